@@ -1,0 +1,64 @@
+# Perdure: `make help` lists the commands.
+# Needs only python3 (3.11 or later), pip and make; everything else goes into .venv.
+
+PYTHON  ?= python3
+VENV    := .venv
+BIN     := $(VENV)/bin
+PIP     := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-check --quiet
+PYTEST  ?=
+COMPILE := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --no-config --upgrade \
+           --generate-hashes --allow-unsafe --strip-extras \
+           --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options
+
+RUNTIME := $(VENV)/.runtime
+DEV     := $(VENV)/.dev
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help serve test check soak bench lock clean
+
+help: ## list these commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+serve: $(RUNTIME) ## run Perdure
+	@$(BIN)/perdure serve
+
+test: $(DEV) check ## run every gate and every test
+	@echo "-- pytest"
+	@$(BIN)/python -m pytest $(PYTEST)
+
+check: $(DEV) ## lint, format, types, import direction
+	@echo "-- ruff check";  $(BIN)/ruff check --quiet .
+	@echo "-- ruff format"; $(BIN)/ruff format --quiet --check . || { $(BIN)/ruff format --diff .; exit 1; }
+	@echo "-- mypy";        $(BIN)/mypy
+	@echo "-- imports";     $(BIN)/lint-imports --no-logo
+
+soak: $(DEV) ## run the long versions of the tests
+	@$(BIN)/python -m pytest -m soak $(PYTEST)
+
+bench: $(DEV) ## measure, with baselines in the same run
+	@$(BIN)/python -m tools.bench
+
+lock: $(DEV) ## refresh both lock files to the newest allowed versions
+	@echo "-- requirements.lock";     $(COMPILE) --build-deps-for editable -o requirements.lock pyproject.toml
+	@echo "-- requirements-dev.lock"; $(COMPILE) -o requirements-dev.lock requirements-dev.in
+
+clean: ## remove .venv, caches and build products (never .perdure, your data)
+	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .benchmarks
+	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
+
+# The environments. A stamp is newer than the lock it was made from; a changed lock builds anew.
+# pip runs from outside the environment, so this works where ensurepip is not installed.
+
+$(RUNTIME): requirements.lock
+	@echo "-- creating $(VENV)"
+	@$(PYTHON) -m venv --clear --without-pip $(VENV)
+	@echo "-- installing pinned dependencies"
+	@$(PIP) install --require-hashes -r requirements.lock
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(DEV): requirements-dev.lock $(RUNTIME)
+	@echo "-- installing pinned development dependencies"
+	@$(PIP) install --require-hashes -r requirements-dev.lock
+	@touch $@

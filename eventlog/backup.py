@@ -1,0 +1,119 @@
+"""Backup and restore: a log copied in pages while it is being written, and brought back.
+
+A backup is a prefix of the log, in a file of its own kind that cannot be opened as a log by
+mistake. A restored log gets a new generation, so that cursors from before the restore are refused
+instead of pointing at other events. Either file appears complete and synced, or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from eventlog.errors import LogUnsupported
+from eventlog.sqlite.store import BACKUP, LOG, SqliteStore
+from eventlog.store import Bounds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from eventlog.env import Env
+    from eventlog.log import EventLog
+    from eventlog.store import Store
+
+    Progress = Callable[[int, int], None]  # records copied, records in all (roughly)
+
+
+def _no_progress(_done: int, _all: int) -> None:
+    pass
+
+
+async def back_up(log: EventLog, target: Path, *, progress: Progress = _no_progress) -> int:
+    """Copy the log as it is now into a new file; give the position that it reaches."""
+    head = await log.head()
+    draft = await log.in_thread(_draft_for, target)
+    try:
+        copy = await log.in_thread(_create, draft, log.env, BACKUP)
+        try:
+            position = 0
+            while position < head.position:
+                position = await log.in_thread(copy_page, log.store, copy, position, head.position)
+                progress(position, head.position)
+        finally:
+            await log.in_thread(copy.close)
+        await log.in_thread(publish, draft, target)
+    except BaseException:
+        _remove(draft)
+        raise
+    return head.position
+
+
+def restore(
+    backup: Path, target: Path, *, env: Env, progress: Progress = _no_progress
+) -> SqliteStore:
+    """Make a log of a backup, with a new generation, and open it as its writer."""
+    draft = _draft_for(target)
+    source = SqliteStore.open_reader(backup, kind=BACKUP)
+    try:
+        copy = _create(draft, env, LOG)
+        try:
+            position, end = 0, source.head().position
+            while position < end:
+                position = copy_page(source, copy, position, end)
+                progress(position, end)
+        finally:
+            copy.close()
+        publish(draft, target)
+    except BaseException:
+        _remove(draft)
+        raise
+    finally:
+        source.close()
+    return SqliteStore.open(target, env=env)
+
+
+def copy_page(source: Store, target: Store, after: int, upto: int) -> int:
+    """Copy the next records, bytes and positions as they are; give the last position copied."""
+    page = source.read_all(after, Bounds(upto=upto))
+    if not page.records:
+        return upto
+    target.commit(page.records)
+    if target.needs_upkeep:
+        target.upkeep()
+    return page.records[-1].position
+
+
+def publish(draft: Path, target: Path) -> None:
+    """Give a complete file its name, durably."""
+    fd = os.open(draft, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    os.link(draft, target)  # unlike a rename, this never replaces a file that appeared meanwhile
+    draft.unlink()
+    directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _draft_for(target: Path) -> Path:
+    if target.exists():
+        raise LogUnsupported(f"{target} exists already and is never overwritten; name a new file")
+    draft = target.with_name(target.name + ".part")
+    _remove(draft)
+    return draft
+
+
+def _create(path: Path, env: Env, kind: str) -> SqliteStore:
+    return SqliteStore.create(path, env=env, kind=kind)
+
+
+def _remove(draft: Path) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            draft.with_name(draft.name + suffix).unlink()

@@ -1,0 +1,153 @@
+"""What can go wrong with the log, whose fault it is, and whether to try again.
+
+EventLogError
+├── Conflict                 the caller decided on old news: read again, decide again
+│   ├── WrongExpectedVersion     the stream has moved on
+│   ├── StreamSealed             the stream has ended for good
+│   └── ScopeMoved               something was written in a scope that had to stand still
+├── Unavailable              nobody's fault; nothing was written; try again later
+│   ├── Overloaded               too much new work is waiting
+│   ├── DiskFull                 no space left; reads go on
+│   └── StoreBusy                another process holds the database lock
+├── InvalidAppend            the caller's fault: such an append can never succeed
+├── InvalidCursor            the caller's fault: not a place in this log
+├── CodecError               bytes or values outside our CBOR profile
+│   └── UnknownEvent             no class is registered under this event name
+├── StoreConflict            the store's backstop refused a batch (never seen by callers)
+├── StoreFailed              the database cannot be read or written; look at the disk
+├── LogClosed                this log no longer works; open it again
+│   └── OutcomeUnknown           and whether the append was written is not known
+├── ReadOnlyLog              this process reads beside the writer
+├── LogLocked                another process is the writer
+└── LogUnsupported           the file is not a log that this release can open
+"""
+
+
+class EventLogError(Exception):
+    """The root of everything this package raises on purpose."""
+
+
+class Conflict(EventLogError):
+    """The log has moved since the caller looked. Read again and decide again."""
+
+
+class WrongExpectedVersion(Conflict):
+    """A stream is not at the version the append was decided on."""
+
+    def __init__(self, stream: str, expected: int, actual: int) -> None:
+        """Name the stream and both versions."""
+        super().__init__(f"stream {stream!r} is at version {actual}, not {expected}")
+        self.stream = stream
+        self.expected = expected
+        self.actual = actual
+
+
+class StreamSealed(Conflict):
+    """A stream was sealed by its last record; nothing may follow."""
+
+    def __init__(self, stream: str, version: int) -> None:
+        """Name the stream and the version that sealed it."""
+        super().__init__(f"stream {stream!r} was sealed at version {version}")
+        self.stream = stream
+        self.version = version
+
+
+class ScopeMoved(Conflict):
+    """A scope that the append required to stand still has a newer record."""
+
+    def __init__(self, scope: str, position: int, actual: int) -> None:
+        """Name the scope, the position required and the one found."""
+        super().__init__(f"scope {scope!r} has moved past position {position}, to {actual}")
+        self.scope = scope
+        self.position = position
+        self.actual = actual
+
+
+class Unavailable(EventLogError):
+    """Nothing was written and nothing is broken. Try again a little later."""
+
+
+class Overloaded(Unavailable):
+    """Too many appends wait already, so new work is refused."""
+
+    def __init__(self, queued: int) -> None:
+        """Say how many appends wait."""
+        super().__init__(f"{queued} appends wait for the disk already; try again later")
+        self.queued = queued
+
+
+class DiskFull(Unavailable):
+    """The disk has no space left. Reads go on; writes resume when space returns."""
+
+
+class StoreBusy(Unavailable):
+    """Another process held the database's write lock for too long."""
+
+
+class InvalidAppend(EventLogError):
+    """An append that no state of the log could accept."""
+
+
+class InvalidCursor(EventLogError):
+    """A cursor that is malformed, foreign, ahead of the log or not matching its record."""
+
+    def __init__(self, reason: str) -> None:
+        """Say in a few words what is wrong with it."""
+        super().__init__(f"invalid cursor: {reason}")
+        self.reason = reason
+
+
+class CodecError(EventLogError):
+    """Bytes or values outside the CBOR profile of the log."""
+
+
+class UnknownEvent(CodecError):
+    """No event class is registered under this name, or not at this schema version."""
+
+    def __init__(self, name: str, schema: int) -> None:
+        """Name the event and its schema version."""
+        super().__init__(
+            f"event {name!r} with schema version {schema} is not known to this release"
+        )
+        self.name = name
+        self.schema = schema
+
+
+class StoreConflict(EventLogError):
+    """The database refused a batch: a version exists already, or a stream is sealed."""
+
+
+class StoreFailed(EventLogError):
+    """The database failed. In the middle of a write this means that the outcome is unknown."""
+
+
+class LogClosed(EventLogError):
+    """The log is closed and this append was not written."""
+
+
+class OutcomeUnknown(LogClosed):
+    """The store failed in the middle of a write: the record may or may not be there.
+
+    Only opening the log again tells. An append repeated with the same event ids is recognised.
+    """
+
+
+class ReadOnlyLog(EventLogError):
+    """The log was opened for reading, beside its writer."""
+
+
+class LogLocked(EventLogError):
+    """Another process is the writer of this log."""
+
+    def __init__(self, path: str, pid: int | None) -> None:
+        """Name the log and the process that holds it, where it is known."""
+        holder = f"process {pid}" if pid is not None else "another process"
+        super().__init__(
+            f"{path} is being written by {holder}; stop it, or open the log for reading beside it"
+        )
+        self.path = path
+        self.pid = pid
+
+
+class LogUnsupported(EventLogError):
+    """The file is not a log, or not one that this release can open."""

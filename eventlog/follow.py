@@ -1,0 +1,161 @@
+"""Following the log: a place, a filter, and one batch in flight.
+
+A follower pulls. It has no queue and no task: between two pulls it costs a few hundred bytes,
+however far behind it is. What is recent comes from the shared tail; what is older is read from the
+store in pages until the tail is reached, with no gap and no duplicate. Cancelling a pull loses
+nothing: the place moves only together with the batch that is returned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+import trio
+
+from eventlog.env import FaultPoint
+from eventlog.filter import EVERYTHING, Filter
+from eventlog.store import Bounds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eventlog.env import Env
+    from eventlog.record import Mark, Record
+    from eventlog.store import StoredPage
+    from eventlog.tail import Tail
+
+BATCH_RECORDS: Final = 1000
+BATCH_BYTES: Final = 256 << 10
+HEARTBEAT: Final = 15.0  # seconds; shorter than the idle time-outs of common proxies
+
+
+class Batch(NamedTuple):
+    """Records that passed the filter, and the cursor to go on from.
+
+    ``live`` says that nothing newer was known. An empty batch is a heartbeat: its cursor has moved
+    past records that did not match.
+    """
+
+    records: Sequence[Record]
+    cursor: str
+    live: bool
+
+
+class Source(Protocol):
+    """What a follower needs of its log."""
+
+    env: Env
+    tail: Tail
+
+    def cursor(self, mark: Mark) -> str:
+        """Give the cursor for a place."""
+
+    def raise_if_closed(self) -> None:
+        """Raise LogClosed once the log no longer works."""
+
+    async def read_where(self, where: Filter, after: int, bounds: Bounds) -> StoredPage:
+        """Read a page by the index that suits the filter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowLimits:
+    """How large a batch may be, and how long a follower may stay silent."""
+
+    records: int = BATCH_RECORDS
+    bytes: int = BATCH_BYTES
+    heartbeat: float = HEARTBEAT
+
+
+class Follow:
+    """One follower's place in the log."""
+
+    def __init__(
+        self,
+        source: Source,
+        start: Mark,
+        where: Filter = EVERYTHING,
+        limits: FollowLimits | None = None,
+    ) -> None:
+        """Begin after a place that the log has resolved."""
+        self._source = source
+        self._mark = start
+        self._where = where
+        self._limits = limits or FollowLimits()
+        self._told_live = False
+        self._told_position = start.position
+        self._told_at = source.env.monotonic()
+
+    @property
+    def cursor(self) -> str:
+        """The cursor up to which everything that matches has been returned."""
+        return self._source.cursor(self._mark)
+
+    def __aiter__(self) -> Follow:
+        """Iterate over batches, for ever."""
+        return self
+
+    async def __anext__(self) -> Batch:
+        """Give the next batch."""
+        return await self.next_batch()
+
+    async def next_batch(self) -> Batch:
+        """Wait for matching records, for the live edge, or for a heartbeat."""
+        await trio.lowlevel.checkpoint()
+        while True:
+            signal = self._source.tail.signal  # taken before looking, so no wake-up is lost
+            self._source.raise_if_closed()
+            recent = self._source.tail.after(self._mark.position, self._limits.records)
+            if recent is None:
+                matching, live = await self._read_page(), False
+            else:
+                matching, live = self._take_recent(recent)
+            if matching or (live and not self._told_live) or self._heartbeat_is_due():
+                return self._batch(matching, live=live)
+            if live:
+                await self._wait(signal)
+
+    async def _read_page(self) -> list[Record]:
+        if self._source.env.faults is not None:
+            await self._source.env.faults.reach(FaultPoint.FOLLOW_READ)
+        bounds = Bounds(None, self._limits.records, self._limits.bytes)
+        page = await self._source.read_where(self._where, self._mark.position, bounds)
+        self._mark = page.records[-1].mark if page.more else max(page.head, self._mark)
+        return self._select(page.records)
+
+    def _take_recent(self, recent: list[Record]) -> tuple[list[Record], bool]:
+        size = 0
+        for count, record in enumerate(recent, 1):
+            size += record.size
+            if size >= self._limits.bytes and count < len(recent):
+                recent = recent[:count]
+                break
+        if recent:
+            self._mark = recent[-1].mark
+        return self._select(recent), self._mark.position >= self._source.tail.head.position
+
+    def _select(self, records: list[Record]) -> list[Record]:
+        if self._where.lets_everything_pass:
+            return records
+        return [record for record in records if self._where.matches(record)]
+
+    def _heartbeat_is_due(self) -> bool:
+        return (
+            self._mark.position > self._told_position
+            and self._source.env.monotonic() >= self._told_at + self._limits.heartbeat
+        )
+
+    def _batch(self, records: Sequence[Record], *, live: bool) -> Batch:
+        self._told_live = self._told_live or live
+        self._told_position = self._mark.position
+        self._told_at = self._source.env.monotonic()
+        return Batch(records, self.cursor, live)
+
+    async def _wait(self, signal: trio.Event) -> None:
+        if self._source.env.faults is not None:
+            await self._source.env.faults.reach(FaultPoint.FOLLOW_WAIT)
+        if self._mark.position == self._told_position:
+            await self._source.tail.wait(signal)
+            return
+        with trio.move_on_at(self._told_at + self._limits.heartbeat):
+            await self._source.tail.wait(signal)

@@ -1,0 +1,286 @@
+"""The event log: append, read, follow.
+
+``EventLog`` ties a store, the group-commit writer and the shared tail together and keeps blocking
+calls in threads of their own. ``open_log`` runs one:
+
+    async with open_log(env, SqliteStore.open(path, env=env)) as log:
+        receipt = await log.append(Append([StreamWrite("run/1", 0, [created])]))
+        async for batch in await log.follow():
+            ...
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+import trio
+
+from eventlog.cursor import check_of, format_cursor, parse_cursor
+from eventlog.env import FaultPoint
+from eventlog.errors import InvalidCursor, LogClosed
+from eventlog.filter import EVERYTHING, Filter
+from eventlog.follow import Follow, FollowLimits
+from eventlog.record import START, Mark, Record
+from eventlog.snapshots import MemorySnapshots, Snapshot, Snapshots
+from eventlog.store import PAGE_RECORDS, Bounds, StoredPage
+from eventlog.tail import Tail, TailLimits
+from eventlog.writer import Writer, WriterLimits
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+    from typing import TypeVarTuple, Unpack
+
+    from eventlog.append import Append, Receipt
+    from eventlog.env import Env
+    from eventlog.store import Store
+
+    Arguments = TypeVarTuple("Arguments")
+
+Result = TypeVar("Result")
+
+READER_THREADS: Final = 4  # reads are short pages; more threads than cores would only queue
+POLL_INTERVAL: Final = 0.05  # how often a reading process looks for the writer's commits
+
+
+class Page(NamedTuple):
+    """Records, whether more of them exist, and the place up to which this answer is true."""
+
+    records: Sequence[Record]
+    more: bool
+    mark: Mark
+    cursor: str
+
+
+class EventLog:
+    """One log, as its writer or reading beside it."""
+
+    def __init__(
+        self,
+        env: Env,
+        store: Store,
+        *,
+        snapshots: Snapshots | None = None,
+        writer_limits: WriterLimits | None = None,
+        tail_limits: TailLimits | None = None,
+    ) -> None:
+        """Wrap an open store. Appends and live following need ``run`` to be running."""
+        self.env = env
+        self.store = store
+        self.tail = Tail(store.head(), tail_limits)
+        self.writer = Writer(env, store, on_commit=self.tail.extend, limits=writer_limits)
+        self._snapshots = snapshots or MemorySnapshots()
+        self._tail_records = (tail_limits or TailLimits()).records
+        self._readers = trio.CapacityLimiter(READER_THREADS)
+        self._closed: str | None = None
+
+    @property
+    def generation(self) -> str:
+        """The log's own random name, new after each restore."""
+        return self.store.generation
+
+    # Life
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Write (or, beside the writer, look for what it wrote) until ``finish`` or cancelled.
+
+        A store that fails in the middle of a write ends this with OutcomeUnknown, after everyone
+        who waits was told: stop the process, start again, refold.
+        """
+        try:
+            if self.store.writable:
+                await self.writer.run(task_status)
+            else:
+                task_status.started()
+                await self._poll()
+        except Exception as exc:
+            self._closed = f"the log closed itself: {exc}"
+            raise
+        finally:
+            self._closed = self._closed or "the log is closed"
+            self.writer.finish()
+            self.tail.wake()
+
+    def raise_if_closed(self) -> None:
+        """Raise LogClosed once the log no longer works."""
+        if self._closed is not None:
+            raise LogClosed(self._closed)
+
+    # Writing
+
+    async def append(self, append: Append, *, new_work: bool = False) -> Receipt:
+        """Write records; return when they are on disk, or raise with nothing written.
+
+        With ``new_work`` a full queue or a full disk refuses at once; without, the append waits.
+        """
+        self.raise_if_closed()
+        return await self.writer.append(append, new_work=new_work)
+
+    # Places
+
+    async def head(self) -> Mark:
+        """Give the place of the newest record."""
+        if self.store.writable:
+            await trio.lowlevel.checkpoint()
+            return self.tail.head
+        return await self.in_thread(self.store.head)
+
+    def cursor(self, mark: Mark) -> str:
+        """Give the cursor for a place in this log."""
+        return format_cursor(self.generation, mark)
+
+    async def resolve(self, cursor: str) -> Mark:
+        """Find the place that a cursor names, or raise InvalidCursor."""
+        wanted = parse_cursor(cursor)
+        if wanted.generation != self.generation:
+            raise InvalidCursor("it belongs to another log, or to this one before a restore")
+        if wanted.position == 0:
+            mark: Mark | None = START
+        else:
+            mark = self.tail.find(wanted.position)
+            if mark is None:
+                mark = await self.in_thread(self.store.mark_at, wanted.position)
+        if mark is None:
+            raise InvalidCursor("there is no such position in this log")
+        if check_of(mark.event_id) != wanted.check:
+            raise InvalidCursor("it does not match the record at its position")
+        return mark
+
+    async def mark_before(self, instant: int) -> Mark:
+        """Find the last record committed at or before a UTC nanosecond: the log as it was then."""
+        return await self.in_thread(self.store.mark_before, instant)
+
+    # Reading
+
+    async def read_all(
+        self, *, after: int = 0, at: Mark | None = None, limit: int = PAGE_RECORDS
+    ) -> Page:
+        """Read records after a position, as the log was at a place."""
+        bounds = _bounds(at, limit)
+        return self._page(await self.in_thread(self.store.read_all, after, bounds), at)
+
+    async def read_scope(
+        self, scope: str, *, after: int = 0, at: Mark | None = None, limit: int = PAGE_RECORDS
+    ) -> Page:
+        """Read a scope's records after a position, as the log was at a place."""
+        bounds = _bounds(at, limit)
+        return self._page(await self.in_thread(self.store.read_scope, scope, after, bounds), at)
+
+    async def read_stream(
+        self, stream: str, *, after: int = 0, at: Mark | None = None, limit: int = PAGE_RECORDS
+    ) -> Page:
+        """Read a stream's records after a version, as the log was at a place."""
+        bounds = _bounds(at, limit)
+        return self._page(await self.in_thread(self.store.read_stream, stream, after, bounds), at)
+
+    async def read_where(self, where: Filter, after: int, bounds: Bounds) -> StoredPage:
+        """Read a page by the index that suits a filter. The filter is not applied."""
+        if where.only_stream is not None:
+            return await self.in_thread(self._read_stream_after, where.only_stream, after, bounds)
+        if where.only_scope is not None:
+            return await self.in_thread(self.store.read_scope, where.only_scope, after, bounds)
+        return await self.in_thread(self.store.read_all, after, bounds)
+
+    async def follow(
+        self,
+        after: str | Mark | None = None,
+        where: Filter = EVERYTHING,
+        limits: FollowLimits | None = None,
+    ) -> Follow:
+        """Follow the log from a cursor, a place, or (None) its beginning."""
+        self.raise_if_closed()
+        start = await self.resolve(after) if isinstance(after, str) else after or START
+        return Follow(self, start, where, limits)
+
+    # Snapshots
+
+    async def save_snapshot(self, record: Record, fold: str, state: bytes) -> None:
+        """Keep what a fold makes of a stream up to this record, so as not to fold it again."""
+        snapshot = Snapshot(
+            stream=record.stream,
+            version=record.version,
+            fold=fold,
+            generation=self.generation,
+            check=check_of(record.event_id),
+            state=state,
+        )
+        await self.in_thread(self._snapshots.save, snapshot)
+
+    async def load_snapshot(
+        self, stream: str, fold: str, *, at: Mark | None = None
+    ) -> Snapshot | None:
+        """Find the newest usable snapshot of a stream, as the log was at a place."""
+        return await self.in_thread(self._load_snapshot, stream, fold, at)
+
+    def _load_snapshot(self, stream: str, fold: str, at: Mark | None) -> Snapshot | None:
+        upto = None if at is None else self.store.version_at(stream, at.position)
+        found = self._snapshots.newest(stream, fold, upto)
+        if found is None or found.generation != self.generation:
+            return None
+        record = self.store.slice_of_stream(stream, found.version - 1, 1)
+        if not record or check_of(record[0].event_id) != found.check:
+            return None
+        return found
+
+    # Inside
+
+    async def in_thread(
+        self,
+        fn: Callable[[Unpack[Arguments]], Result],
+        *args: *Arguments,
+    ) -> Result:
+        """Call a blocking function of the store in one of the log's reading threads."""
+        self.raise_if_closed()
+        return await self.env.run_sync(fn, *args, limiter=self._readers)
+
+    def _read_stream_after(self, stream: str, position: int, bounds: Bounds) -> StoredPage:
+        return self.store.read_stream(stream, self.store.version_at(stream, position), bounds)
+
+    def _page(self, page: StoredPage, at: Mark | None) -> Page:
+        if page.more:
+            mark = page.records[-1].mark
+        else:
+            mark = page.head if at is None else min(page.head, at)
+        return Page(page.records, page.more, mark, self.cursor(mark))
+
+    async def _poll(self) -> None:
+        """Beside the writer: bring its commits into the tail while somebody waits for them."""
+        while True:
+            await self.tail.watched()
+            if self.env.faults is not None:
+                await self.env.faults.reach(FaultPoint.POLL_READ)
+            page = await self.in_thread(self.store.read_all, self.tail.head.position, Bounds())
+            if page.head.position - self.tail.head.position > self._tail_records:
+                self.tail.skip_to(page.head)
+            else:
+                self.tail.extend(page.records)
+            if not page.more:
+                await self.env.sleep(POLL_INTERVAL)
+
+
+@asynccontextmanager
+async def open_log(
+    env: Env,
+    store: Store,
+    *,
+    snapshots: Snapshots | None = None,
+    writer_limits: WriterLimits | None = None,
+    tail_limits: TailLimits | None = None,
+) -> AsyncIterator[EventLog]:
+    """Run a log for the length of a block. Appends that wait at its end are still written."""
+    log = EventLog(
+        env, store, snapshots=snapshots, writer_limits=writer_limits, tail_limits=tail_limits
+    )
+    async with trio.open_nursery() as nursery:
+        await nursery.start(log.run)
+        yield log
+        if store.writable:
+            log.writer.finish()
+        else:
+            nursery.cancel_scope.cancel()
+
+
+def _bounds(at: Mark | None, limit: int) -> Bounds:
+    if limit < 1:
+        raise ValueError(f"a page of {limit} records")
+    return Bounds(None if at is None else at.position, min(limit, PAGE_RECORDS))

@@ -1,0 +1,122 @@
+"""Records: what the log stores, as bytes and numbers.
+
+A record is a frozen fact at one place: the ``version``-th of its ``stream`` and at one global
+``position``. Its body and its metadata stay the CBOR bytes they were written as until somebody
+asks, so that reading a log, counting it or passing it on to a client decodes nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import NamedTuple
+
+from eventlog import cbor
+
+EVENT_ID_BYTES = 16
+NO_METADATA = cbor.encode({})
+
+FieldValue = str | int | bool | None
+
+
+class Mark(NamedTuple):
+    """A place in the log: a position and the id of the event there (none at the start)."""
+
+    position: int
+    event_id: bytes
+
+
+START = Mark(0, b"")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metadata:
+    """Who caused an event and why, and the fields that followers of its kind filter by."""
+
+    principal: str | None = None
+    causation: str | None = None
+    trace: str | None = None
+    fields: Mapping[str, FieldValue] = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        """Give the stored form; what is not set takes no space."""
+        stated = {
+            "principal": self.principal,
+            "causation": self.causation,
+            "trace": self.trace,
+            "fields": dict(self.fields) or None,
+        }
+        return cbor.encode({name: value for name, value in stated.items() if value is not None})
+
+    @classmethod
+    def decode(cls, stored: bytes) -> "Metadata":
+        """Read the stored form. Names written by a later release are passed over."""
+        found = cbor.decode(stored)
+        return cls(
+            principal=found.get("principal"),
+            causation=found.get("causation"),
+            trace=found.get("trace"),
+            fields=found.get("fields", {}),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewEvent:
+    """An event on its way into the log. Its id was minted before the append."""
+
+    name: str
+    body: bytes
+    event_id: bytes
+    event_time: int  # UTC nanoseconds, from the command
+    schema: int = 1
+    meta: bytes = NO_METADATA
+
+
+class Record(NamedTuple):
+    """One stored event. A tuple in column order: a log is read by the hundred thousand."""
+
+    position: int
+    stream: str
+    version: int
+    name: str
+    body: bytes
+    scope: str
+    event_id: bytes
+    event_time: int
+    commit_time: int  # UTC nanoseconds, stamped by the writer, never decreasing
+    schema: int
+    seal: int  # 1 if nothing may follow in this stream
+    meta: bytes
+
+    @property
+    def mark(self) -> Mark:
+        """The place of this record."""
+        return Mark(self.position, self.event_id)
+
+    @property
+    def size(self) -> int:
+        """The bytes that this record's contents take."""
+        return len(self.body) + len(self.meta)
+
+    @property
+    def metadata(self) -> Metadata:
+        """The decoded metadata."""
+        return Metadata.decode(self.meta)
+
+
+def foreign_record(position: int, stream: str, version: int, name: str, body: bytes) -> Record:
+    """Make a record of an event that came through the recorder interface of ``eventsourcing``."""
+    seed = f"{stream}\n{version}".encode()
+    return Record(
+        position=position,
+        stream=stream,
+        version=version,
+        name=name,
+        body=body,
+        scope=stream,
+        event_id=blake2b(seed, digest_size=EVENT_ID_BYTES).digest(),
+        event_time=0,
+        commit_time=0,
+        schema=1,
+        seal=0,
+        meta=NO_METADATA,
+    )

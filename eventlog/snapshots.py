@@ -1,0 +1,151 @@
+"""Snapshots: a cache of folded states that may always be thrown away.
+
+A snapshot belongs to one stream at one version and to one fold, named by the fold's own version: a
+changed fold never meets an old snapshot. Generation and event check tie it to the log it was made
+from. The cache lives in a file of its own, is consistent but not durable, and is never backed up.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import suppress
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KEPT_PER_STREAM: Final = 4  # the newest for recovery, some older ones for time travel
+
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS snapshots (
+    stream TEXT NOT NULL,
+    fold TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    generation TEXT NOT NULL,
+    event_check BLOB NOT NULL,
+    state BLOB NOT NULL,
+    PRIMARY KEY (stream, fold, version)
+) WITHOUT ROWID
+"""
+_SAVE: Final = "INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?, ?)"
+_NEWEST: Final = """
+SELECT stream, fold, version, generation, event_check, state FROM snapshots
+WHERE stream = ? AND fold = ? AND version <= ? ORDER BY version DESC LIMIT 1
+"""
+_PRUNE: Final = """
+DELETE FROM snapshots WHERE stream = ?1 AND (fold <> ?2 OR version <= (
+    SELECT version FROM snapshots WHERE stream = ?1 AND fold = ?2
+    ORDER BY version DESC LIMIT 1 OFFSET ?3))
+"""
+_ANY_VERSION: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """What a fold had made of a stream up to a version."""
+
+    stream: str
+    version: int
+    fold: str
+    generation: str
+    check: bytes
+    state: bytes
+
+
+class Snapshots(Protocol):
+    """A place to keep snapshots. It may forget any of them at any time."""
+
+    def save(self, snapshot: Snapshot) -> None:
+        """Keep a snapshot, and only a few older ones of its stream."""
+
+    def newest(self, stream: str, fold: str, upto: int | None) -> Snapshot | None:
+        """Find the newest snapshot of a stream, not beyond a version."""
+
+
+class MemorySnapshots:
+    """Snapshots that last as long as the process, of the streams saved last."""
+
+    def __init__(self, streams: int = 1024) -> None:
+        """Start with none."""
+        self._streams = streams
+        self._kept: dict[tuple[str, str], list[Snapshot]] = {}
+
+    def save(self, snapshot: Snapshot) -> None:
+        """Keep a snapshot, and only a few older ones of its stream."""
+        key = (snapshot.stream, snapshot.fold)
+        others = [s for s in self._kept.pop(key, []) if s.version != snapshot.version]
+        newest_last = sorted([*others, snapshot], key=lambda kept: kept.version)
+        self._kept[key] = newest_last[-KEPT_PER_STREAM:]
+        if len(self._kept) > self._streams:
+            del self._kept[next(iter(self._kept))]
+
+    def newest(self, stream: str, fold: str, upto: int | None) -> Snapshot | None:
+        """Find the newest snapshot of a stream, not beyond a version."""
+        for snapshot in reversed(self._kept.get((stream, fold), [])):
+            if upto is None or snapshot.version <= upto:
+                return snapshot
+        return None
+
+
+class SnapshotFile:
+    """Snapshots in a small SQLite file beside the log.
+
+    A cache never hurts: a damaged file is started anew, and one that cannot be read or written
+    (a full disk, say) is as good as an empty one.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open the file, or make it."""
+        self._lock = Lock()
+        try:
+            self._database = _open(path)
+        except sqlite3.DatabaseError:
+            path.unlink(missing_ok=True)
+            self._database = _open(path)
+
+    def save(self, snapshot: Snapshot) -> None:
+        """Keep a snapshot, and only a few older ones of its stream."""
+        row = (
+            snapshot.stream,
+            snapshot.fold,
+            snapshot.version,
+            snapshot.generation,
+            snapshot.check,
+            snapshot.state,
+        )
+        with suppress(sqlite3.Error), self._lock, self._database:
+            self._database.execute(_SAVE, row)
+            self._database.execute(_PRUNE, (snapshot.stream, snapshot.fold, KEPT_PER_STREAM))
+
+    def newest(self, stream: str, fold: str, upto: int | None) -> Snapshot | None:
+        """Find the newest snapshot of a stream, not beyond a version."""
+        limit = _ANY_VERSION if upto is None else upto
+        row = None
+        with suppress(sqlite3.Error), self._lock:
+            row = self._database.execute(_NEWEST, (stream, fold, limit)).fetchone()
+        if row is None:
+            return None
+        stream, fold, version, generation, check, state = row
+        return Snapshot(
+            stream=stream,
+            version=version,
+            fold=fold,
+            generation=generation,
+            check=check,
+            state=state,
+        )
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    database = sqlite3.connect(path, check_same_thread=False)
+    database.execute("PRAGMA journal_mode = WAL")
+    database.execute("PRAGMA synchronous = NORMAL")
+    database.execute(_SCHEMA)
+    database.commit()
+    return database

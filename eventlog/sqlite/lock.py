@@ -1,0 +1,39 @@
+"""The writer's lock: at most one process writes a log, and its pid is known.
+
+The lock is the kernel's (``flock``), so it ends with its process, however that ends. The pid in the
+file is there for people.
+"""
+
+import fcntl
+import os
+from pathlib import Path
+
+from eventlog.errors import LogLocked
+
+
+class WriterLock:
+    """A lock file beside the log, held from construction to ``release``."""
+
+    def __init__(self, log_path: Path) -> None:
+        """Take the lock, or raise LogLocked with the holder's pid."""
+        self._path = log_path.with_name(log_path.name + ".lock")
+        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pid = _pid_in(self._fd)
+            os.close(self._fd)
+            raise LogLocked(str(log_path), pid) from None
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        """Give the lock back. Doing so twice is harmless."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def _pid_in(fd: int) -> int | None:
+    text = os.pread(fd, 32, 0).strip()
+    return int(text) if text.isdigit() else None

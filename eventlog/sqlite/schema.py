@@ -1,0 +1,92 @@
+"""The database schema of a log in SQLite, and the statements that use it.
+
+The table keeps the column names of the ``eventsourcing`` library's recorders, whose reading
+methods work on it, and adds ours. The database itself refuses to change or delete a record, and
+to add one to a sealed stream.
+"""
+
+from typing import Final
+
+APPLICATION_ID: Final = 0x50657264  # "Perd", shown by file(1) and checked at opening
+SCHEMA_VERSION: Final = 1
+EVENTS: Final = "events"
+
+SEALED_MESSAGE: Final = "the stream is sealed"
+
+CREATE: Final = (
+    """
+    CREATE TABLE events (
+        rowid INTEGER PRIMARY KEY AUTOINCREMENT,
+        originator_id TEXT NOT NULL,
+        originator_version INTEGER NOT NULL,
+        topic TEXT NOT NULL,
+        state BLOB NOT NULL,
+        scope TEXT NOT NULL,
+        event_id BLOB NOT NULL,
+        event_time INTEGER NOT NULL,
+        commit_time INTEGER NOT NULL,
+        schema INTEGER NOT NULL,
+        seal INTEGER NOT NULL,
+        meta BLOB NOT NULL,
+        UNIQUE (originator_id, originator_version)
+    )
+    """,
+    "CREATE INDEX events_by_scope ON events (scope)",  # and by position: SQLite appends the rowid
+    "CREATE INDEX events_by_commit_time ON events (commit_time)",
+    "CREATE UNIQUE INDEX sealed_streams ON events (originator_id) WHERE seal = 1",
+    """
+    CREATE TRIGGER events_are_never_changed BEFORE UPDATE ON events
+    BEGIN SELECT RAISE(ABORT, 'the log is append-only: events are never changed'); END
+    """,
+    """
+    CREATE TRIGGER events_are_never_deleted BEFORE DELETE ON events
+    BEGIN SELECT RAISE(ABORT, 'the log is append-only: events are never deleted'); END
+    """,
+    f"""
+    CREATE TRIGGER sealed_streams_stay_sealed BEFORE INSERT ON events
+    WHEN EXISTS (SELECT 1 FROM events WHERE originator_id = NEW.originator_id AND seal = 1)
+    BEGIN SELECT RAISE(ABORT, '{SEALED_MESSAGE}'); END
+    """,
+    "CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+)
+
+COLUMNS: Final = (
+    "rowid, originator_id, originator_version, topic, state, scope, event_id, event_time,"
+    " commit_time, schema, seal, meta"
+)
+INSERT: Final = f"INSERT INTO events ({COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)"
+HEAD: Final = "SELECT rowid, event_id FROM events ORDER BY rowid DESC LIMIT 1"
+LAST_POSITION: Final = "SELECT seq FROM sqlite_sequence WHERE name = 'events'"
+COMMIT_TIME: Final = "SELECT commit_time FROM events ORDER BY rowid DESC LIMIT 1"
+MARK_AT: Final = "SELECT rowid, event_id FROM events WHERE rowid = ?"
+MARK_BEFORE: Final = """
+    SELECT rowid, event_id FROM events WHERE commit_time <= ?
+    ORDER BY commit_time DESC, rowid DESC LIMIT 1
+"""
+STREAM_STATE: Final = """
+    SELECT originator_version, scope, seal FROM events WHERE originator_id = ?
+    ORDER BY originator_version DESC LIMIT 1
+"""
+SCOPE_POSITION: Final = "SELECT max(rowid) FROM events WHERE scope = ?"
+POSITION_OF: Final = """
+    SELECT rowid FROM events WHERE originator_id = ? AND originator_version = ?
+"""
+READ_ALL: Final = f"""
+    SELECT {COLUMNS} FROM events WHERE rowid > ? AND rowid <= ? ORDER BY rowid LIMIT ?
+"""
+READ_SCOPE: Final = f"""
+    SELECT {COLUMNS} FROM events WHERE scope = ? AND rowid > ? AND rowid <= ?
+    ORDER BY rowid LIMIT ?
+"""
+READ_STREAM: Final = f"""
+    SELECT {COLUMNS} FROM events
+    WHERE originator_id = ? AND originator_version > ? AND originator_version <= ?
+    ORDER BY originator_version LIMIT ?
+"""
+READ_BY_STREAM: Final = f"""
+    SELECT {COLUMNS} FROM events WHERE (originator_id, originator_version) > (?, ?)
+    ORDER BY originator_id, originator_version LIMIT ?
+"""
+REPEATED_EVENT_IDS: Final = """
+    SELECT event_id, count(*) FROM events GROUP BY event_id HAVING count(*) > 1 LIMIT 100
+"""

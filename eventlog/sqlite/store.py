@@ -1,0 +1,328 @@
+"""The SQLite store: records in one table, found by position, scope, stream and commit time."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from typing import TYPE_CHECKING, Any, Final
+
+from eventsourcing.persistence import IntegrityError, StoredEvent
+from eventsourcing.sqlite import SQLiteApplicationRecorder, SQLiteCursor
+
+from eventlog.cursor import GENERATION_BYTES
+from eventlog.errors import DiskFull, LogUnsupported, ReadOnlyLog, StoreBusy
+from eventlog.ledger import NO_STREAM, StreamState
+from eventlog.record import START, Mark, Record, foreign_record
+from eventlog.sqlite import schema
+from eventlog.sqlite.connection import BUSY_SECONDS, Datastore, classified
+from eventlog.sqlite.lock import WriterLock
+from eventlog.store import Bounds, StoredPage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from eventlog.env import Env
+
+LOG: Final = "log"
+BACKUP: Final = "backup"
+CHECKPOINT_BYTES: Final = 8 << 20
+WAL_LIMIT: Final = 32 << 20
+_PAGES_PER_COMMIT: Final = 8 * 4096  # a commit touches a page or two of each index
+_PAGE: Final = 4096
+_CHECKPOINT_PATIENCE: Final = 500  # milliseconds for readers to finish; appends wait that long
+_LAST: Final = (1 << 63) - 1
+
+
+class SqliteStore(SQLiteApplicationRecorder):
+    """A log in one SQLite file. See ``eventlog.store.Store`` for the methods' promises."""
+
+    def __init__(
+        self, path: Path, datastore: Datastore, lock: WriterLock | None, *, writable: bool
+    ) -> None:
+        """Use ``open``, ``open_reader`` or ``create`` instead."""
+        super().__init__(datastore, events_table_name=schema.EVENTS)
+        self.datastore: Datastore = datastore
+        self.path = path
+        self.writable = writable
+        self._lock = lock
+        self._written = 0  # bytes since the last checkpoint, roughly
+        self.generation, self.kind = self._about()
+
+    # Opening
+
+    @classmethod
+    def open(cls, path: Path, *, env: Env) -> SqliteStore:
+        """Open a log as its one writer; make it if there is none."""
+        lock = WriterLock(path)
+        try:
+            return cls._opened(path, env, lock, LOG)
+        except BaseException:
+            lock.release()
+            raise
+
+    @classmethod
+    def open_reader(cls, path: Path, *, kind: str = LOG) -> SqliteStore:
+        """Open a log for reading, beside its writer or without one."""
+        if not path.exists():
+            raise LogUnsupported(f"there is no log at {path}")
+        return cls._checked(path, Datastore(path, writable=False), None, kind, writable=False)
+
+    @classmethod
+    def create(cls, path: Path, *, env: Env, kind: str) -> SqliteStore:
+        """Make a new file that no other process knows of yet."""
+        if path.exists():
+            raise LogUnsupported(f"{path} exists already")
+        return cls._opened(path, env, None, kind)
+
+    @classmethod
+    def _opened(cls, path: Path, env: Env, lock: WriterLock | None, kind: str) -> SqliteStore:
+        datastore = Datastore(path, writable=True)
+        try:
+            _create_if_empty(datastore, env, kind)
+            _sync_directory(path.parent)
+            return cls._checked(path, datastore, lock, kind, writable=True)
+        except BaseException:
+            datastore.close()
+            raise
+
+    @classmethod
+    def _checked(
+        cls,
+        path: Path,
+        datastore: Datastore,
+        lock: WriterLock | None,
+        kind: str,
+        *,
+        writable: bool,
+    ) -> SqliteStore:
+        try:
+            store = cls(path, datastore, lock, writable=writable)
+        except BaseException:
+            datastore.close()
+            raise
+        if store.kind != kind:
+            store.close()
+            raise LogUnsupported(f"{path} is a {store.kind}, not a {kind}")
+        return store
+
+    def _about(self) -> tuple[str, str]:
+        with self.datastore.ours(commit=False) as c:
+            (application,) = c.execute("PRAGMA application_id").fetchone()
+            (version,) = c.execute("PRAGMA user_version").fetchone()
+            if application != schema.APPLICATION_ID:
+                raise LogUnsupported(f"{self.path} is a database, but not a Perdure log")
+            if version != schema.SCHEMA_VERSION:
+                raise LogUnsupported(
+                    f"{self.path} has format {version}; this release reads"
+                    f" format {schema.SCHEMA_VERSION}"
+                )
+            about = dict(c.execute("SELECT name, value FROM about").fetchall())
+        return about["generation"], about["kind"]
+
+    def close(self) -> None:
+        """Close all connections and give the writer's lock back."""
+        self.datastore.close()
+        if self._lock is not None:
+            self._lock.release()
+
+    # Writing
+
+    def commit(self, records: Sequence[Record]) -> None:
+        """Write records in one transaction and return when they are on disk."""
+        if not self.writable:
+            raise ReadOnlyLog(f"{self.path} is open for reading")
+        with self.datastore.ours(commit=True) as c:
+            c.executemany(schema.INSERT, records)
+        self._written += _PAGES_PER_COMMIT + 2 * sum(record.size for record in records)
+
+    @property
+    def needs_upkeep(self) -> bool:
+        """Whether enough was written since the last checkpoint."""
+        return self._written >= CHECKPOINT_BYTES
+
+    def upkeep(self) -> None:
+        """Move the write-ahead log into the database file; beyond a limit, wait for readers.
+
+        SQLite would do this by itself and keep quiet about a failed sync. Here a failure is seen
+        and ends the log; a full disk or a stubborn reader only means trying again later.
+        """
+        self._written = 0
+        try:
+            if self._checkpoint("PASSIVE") * _PAGE > WAL_LIMIT:
+                self._checkpoint("TRUNCATE")
+        except (DiskFull, StoreBusy):
+            pass
+
+    def _checkpoint(self, mode: str) -> int:
+        """Run a checkpoint; give the pages in the write-ahead log."""
+        with self.datastore.get_connection(commit=True) as connection:
+            try:
+                with connection.cursor() as c:
+                    c.execute(f"PRAGMA busy_timeout = {_CHECKPOINT_PATIENCE}")
+                    _, pages, _ = c.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+                    c.execute(f"PRAGMA busy_timeout = {1000 * BUSY_SECONDS}")
+            except sqlite3.Error as exc:
+                raise classified(exc) from exc
+        return int(pages)
+
+    # Looking up
+
+    def stream_state(self, stream: str) -> StreamState:
+        """Tell where a stream stands."""
+        with self.datastore.ours(commit=False) as c:
+            row = c.execute(schema.STREAM_STATE, (stream,)).fetchone()
+        return NO_STREAM if row is None else StreamState(row[0], row[1], bool(row[2]))
+
+    def scope_position(self, scope: str) -> int:
+        """Tell the position of a scope's newest record."""
+        with self.datastore.ours(commit=False) as c:
+            (position,) = c.execute(schema.SCOPE_POSITION, (scope,)).fetchone()
+        return position or 0
+
+    def slice_of_stream(self, stream: str, after: int, count: int) -> list[Record]:
+        """Read records that follow a version."""
+        with self.datastore.ours(commit=False) as c:
+            rows = c.execute(schema.READ_STREAM, (stream, after, _LAST, count))
+            return [Record._make(row) for row in rows]
+
+    def head(self) -> Mark:
+        """Give the newest record's place."""
+        with self.datastore.ours(commit=False) as c:
+            return _mark(c.execute(schema.HEAD).fetchone()) or START
+
+    def commit_time(self) -> int:
+        """Give the commit time of the newest record."""
+        with self.datastore.ours(commit=False) as c:
+            row = c.execute(schema.COMMIT_TIME).fetchone()
+        return 0 if row is None else row[0]
+
+    def mark_at(self, position: int) -> Mark | None:
+        """Give the place of the record at a position."""
+        with self.datastore.ours(commit=False) as c:
+            return _mark(c.execute(schema.MARK_AT, (position,)).fetchone())
+
+    def mark_before(self, instant: int) -> Mark:
+        """Give the place of the last record committed at or before an instant."""
+        with self.datastore.ours(commit=False) as c:
+            return _mark(c.execute(schema.MARK_BEFORE, (min(instant, _LAST),)).fetchone()) or START
+
+    def version_at(self, stream: str, position: int) -> int:
+        """Give the version of a stream at a position, by bisection: both only ever grow."""
+        with self.datastore.ours(commit=False) as c:
+            return _version_at(c, stream, position)
+
+    # Reading
+
+    def read_all(self, after: int, bounds: Bounds) -> StoredPage:
+        """Read records by position."""
+        upto = _LAST if bounds.upto is None else bounds.upto
+        return self._read(schema.READ_ALL, (after, upto), bounds)
+
+    def read_scope(self, scope: str, after: int, bounds: Bounds) -> StoredPage:
+        """Read a scope's records by position."""
+        upto = _LAST if bounds.upto is None else bounds.upto
+        return self._read(schema.READ_SCOPE, (scope, after, upto), bounds)
+
+    def read_stream(self, stream: str, after_version: int, bounds: Bounds) -> StoredPage:
+        """Read a stream's records by version."""
+        upto = _LAST if bounds.upto is None else self.version_at(stream, bounds.upto)
+        return self._read(schema.READ_STREAM, (stream, after_version, upto), bounds)
+
+    def read_by_stream(self, after: tuple[str, int], limit: int) -> list[Record]:
+        """Read all records in order of stream and version."""
+        with self.datastore.ours(commit=False) as c:
+            rows = c.execute(schema.READ_BY_STREAM, (*after, limit))
+            return [Record._make(row) for row in rows]
+
+    def integrity_problems(self) -> list[str]:
+        """Check the file's structure, and that each event id occurs once."""
+        with self.datastore.ours(commit=False) as c:
+            found = [str(row[0]) for row in c.execute("PRAGMA integrity_check(100)")]
+            repeated = c.execute(schema.REPEATED_EVENT_IDS).fetchall()
+        return [problem for problem in found if problem != "ok"] + [
+            f"event id {event_id.hex()} occurs {times} times" for event_id, times in repeated
+        ]
+
+    def _read(self, statement: str, key: tuple[Any, ...], bounds: Bounds) -> StoredPage:
+        """Read a page and the head of the log in one transaction."""
+        records: list[Record] = []
+        size = 0
+        with self.datastore.ours(commit=False) as c:
+            head = _mark(c.execute(schema.HEAD).fetchone()) or START
+            make = Record._make
+            for row in c.execute(statement, (*key, bounds.records + 1)):
+                if len(records) == bounds.records or size >= bounds.bytes:
+                    return StoredPage(records, more=True, head=head)
+                records.append(make(row))
+                size += len(row[4]) + len(row[11])
+        return StoredPage(records, more=False, head=head)
+
+    # The library's recorder interface
+
+    def insert_events(
+        self, stored_events: Sequence[StoredEvent], **kwargs: Any
+    ) -> Sequence[int] | None:
+        """Write the library's stored events, for its own tests and tools."""
+        try:
+            return super().insert_events(stored_events, **kwargs)
+        except sqlite3.IntegrityError as exc:
+            raise IntegrityError(exc) from exc
+
+    def _insert_events(
+        self, c: SQLiteCursor, stored_events: Sequence[StoredEvent], **_: Any
+    ) -> Sequence[int]:
+        cursor = c.sqlite_cursor
+        cursor.execute(schema.LAST_POSITION)
+        row = cursor.fetchone()
+        first = 1 + (row[0] if row is not None else 0)
+        records = [
+            foreign_record(first + i, str(e.originator_id), e.originator_version, e.topic, e.state)
+            for i, e in enumerate(stored_events)
+        ]
+        cursor.executemany(schema.INSERT, records)
+        return [record.position for record in records]
+
+
+def _create_if_empty(datastore: Datastore, env: Env, kind: str) -> None:
+    """Make the tables in one transaction, so that a crash leaves a log or nothing."""
+    with datastore.ours(commit=True) as c:
+        (objects,) = c.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        if objects:
+            return
+        for statement in schema.CREATE:
+            c.execute(statement)
+        about = {
+            "kind": kind,
+            "generation": env.random.getrandbits(8 * GENERATION_BYTES).to_bytes(8, "big").hex(),
+            "created_at": str(env.now()),
+        }
+        c.executemany("INSERT INTO about VALUES (?, ?)", about.items())
+        c.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
+        c.execute(f"PRAGMA user_version = {schema.SCHEMA_VERSION}")
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make a new file's name durable: SQLite syncs contents, and names only of its journals."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _mark(row: tuple[int, bytes] | None) -> Mark | None:
+    return None if row is None else Mark(*row)
+
+
+def _version_at(c: sqlite3.Cursor, stream: str, position: int) -> int:
+    row = c.execute(schema.STREAM_STATE, (stream,)).fetchone()
+    low, high = 0, 0 if row is None else row[0]
+    while low < high:  # the version lies in low .. high
+        middle = (low + high + 1) // 2
+        (found,) = c.execute(schema.POSITION_OF, (stream, middle)).fetchone()
+        if found <= position:
+            low = middle
+        else:
+            high = middle - 1
+    return low

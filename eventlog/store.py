@@ -1,0 +1,89 @@
+"""The port to a database of events: what the log asks of a store.
+
+A store is synchronous and knows nothing of tasks; the log calls it from worker threads, ``commit``
+from one thread at a time. ``eventlog.testing.StoreContract`` says the same as tests.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from eventlog.ledger import Lookup
+from eventlog.record import Mark, Record
+
+PAGE_RECORDS = 1000  # a read transaction never lasts longer than this, so checkpoints never starve
+PAGE_BYTES = 1 << 20
+
+
+class StoredPage(NamedTuple):
+    """Some records, and the head of the log in the very same read."""
+
+    records: list[Record]
+    more: bool
+    head: Mark
+
+
+class Bounds(NamedTuple):
+    """How far a page may reach: up to a position, in records and in bytes."""
+
+    upto: int | None = None
+    records: int = PAGE_RECORDS
+    bytes: int = PAGE_BYTES
+
+
+class Store(Lookup, Protocol):
+    """An append-only database of records with one writer."""
+
+    @property
+    def generation(self) -> str:
+        """The log's own random name, new after each restore."""
+
+    @property
+    def writable(self) -> bool:
+        """Whether this process is the writer."""
+
+    def commit(self, records: Sequence[Record]) -> None:
+        """Write records and return when they are on disk: all of them or none.
+
+        Raises StoreConflict, DiskFull or StoreBusy with nothing written. Any other exception
+        means that the outcome is unknown.
+        """
+
+    @property
+    def needs_upkeep(self) -> bool:
+        """Whether ``upkeep`` would be worth its while."""
+
+    def upkeep(self) -> None:
+        """Do what has to be done between two batches now and then. Never loses anything."""
+
+    def head(self) -> Mark:
+        """The newest record's place."""
+
+    def commit_time(self) -> int:
+        """The commit time of the newest record, 0 in an empty log."""
+
+    def mark_at(self, position: int) -> Mark | None:
+        """The place of the record at exactly this position, if there is one."""
+
+    def mark_before(self, instant: int) -> Mark:
+        """The place of the last record committed at or before this UTC nanosecond."""
+
+    def read_all(self, after: int, bounds: Bounds) -> StoredPage:
+        """Read records by position."""
+
+    def read_scope(self, scope: str, after: int, bounds: Bounds) -> StoredPage:
+        """Read a scope's records by position."""
+
+    def read_stream(self, stream: str, after_version: int, bounds: Bounds) -> StoredPage:
+        """Read a stream's records by version."""
+
+    def version_at(self, stream: str, position: int) -> int:
+        """The version that a stream had at a position, 0 if it did not exist yet."""
+
+    def read_by_stream(self, after: tuple[str, int], limit: int) -> Sequence[Record]:
+        """Read all records in order of (stream, version): what verification walks along."""
+
+    def integrity_problems(self) -> Sequence[str]:
+        """Check the database itself: its structure, and that each event id occurs once."""
+
+    def close(self) -> None:
+        """Let go of the database."""

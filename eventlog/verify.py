@@ -1,0 +1,127 @@
+"""Verification: whether the log keeps its own promises.
+
+Checked are versions without holes, positions and commit times that only grow, seals that end their
+streams, scopes that never change, event ids that occur once, and that every record can be decoded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from eventlog import cbor
+from eventlog.errors import CodecError
+from eventlog.record import EVENT_ID_BYTES, Metadata, Record
+from eventlog.store import PAGE_RECORDS, Bounds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from eventlog.log import EventLog
+    from eventlog.registry import EventRegistry
+
+MAX_PROBLEMS: Final = 100
+
+
+@dataclass(slots=True)
+class Report:
+    """What verification found. ``problems`` holds the first hundred of them."""
+
+    records: int = 0
+    streams: int = 0
+    problems: list[str] = field(default_factory=list)
+    problem_count: int = 0
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing was found."""
+        return not self.problem_count
+
+    def note(self, problems: Iterable[str]) -> None:
+        """Take problems in."""
+        for problem in problems:
+            self.problem_count += 1
+            if len(self.problems) < MAX_PROBLEMS:
+                self.problems.append(problem)
+
+
+async def verify(
+    log: EventLog,
+    *,
+    registry: EventRegistry | None = None,
+    progress: Callable[[int], None] = lambda _records: None,
+) -> Report:
+    """Read the whole log twice, by position and by stream, and report what is wrong."""
+    report = Report()
+    report.note(await log.in_thread(log.store.integrity_problems))
+    head = await log.head()
+    await _verify_order(log, head.position, registry, report, progress)
+    await _verify_streams(log, head.position, report)
+    return report
+
+
+async def _verify_order(
+    log: EventLog,
+    upto: int,
+    registry: EventRegistry | None,
+    report: Report,
+    progress: Callable[[int], None],
+) -> None:
+    position = commit_time = 0
+    while position < upto:
+        page = await log.in_thread(log.store.read_all, position, Bounds(upto=upto))
+        if not page.records:
+            return
+        for record in page.records:
+            if record.commit_time < commit_time:
+                report.note([f"record {record.position}: committed before the one before it"])
+            commit_time = record.commit_time
+            report.note(_undecodable(record, registry))
+        report.records += len(page.records)
+        progress(report.records)
+        position = page.records[-1].position
+
+
+async def _verify_streams(log: EventLog, upto: int, report: Report) -> None:
+    place, last = ("", 0), None
+    while page := await log.in_thread(log.store.read_by_stream, place, PAGE_RECORDS):
+        for record in page:
+            if record.position > upto:
+                continue
+            if last is None or last.stream != record.stream:
+                report.streams += 1
+                report.note(_bad_first(record))
+            else:
+                report.note(_bad_successor(last, record))
+            last = record
+        place = (page[-1].stream, page[-1].version)
+
+
+def _undecodable(record: Record, registry: EventRegistry | None) -> Iterator[str]:
+    try:
+        cbor.decode_strict(record.body)
+        cbor.decode_strict(record.meta)
+        Metadata.decode(record.meta)
+        if registry is not None:
+            registry.decode(record)
+    except CodecError as exc:
+        yield f"record {record.position}: {exc}"
+    if len(record.event_id) != EVENT_ID_BYTES:
+        yield f"record {record.position}: an event id of {len(record.event_id)} bytes"
+
+
+def _bad_first(record: Record) -> Iterator[str]:
+    if record.version != 1:
+        yield f"stream {record.stream!r}: begins with version {record.version}"
+
+
+def _bad_successor(last: Record, record: Record) -> Iterator[str]:
+    where = f"stream {record.stream!r}"
+    if record.version != last.version + 1:
+        yield f"{where}: version {record.version} follows {last.version}"
+    if record.position <= last.position:
+        yield f"{where}: version {record.version} lies before version {last.version}"
+    if last.seal:
+        yield f"{where}: version {record.version} follows the seal"
+    if record.scope != last.scope:
+        yield f"{where}: version {record.version} changes the scope"

@@ -1,0 +1,277 @@
+"""Group commit: one batch at a time, and whatever arrives meanwhile is the next batch.
+
+There is no timer. While the disk syncs one batch, appends gather; when it is done they go together.
+A caller's append waits in the queue, where cancelling it is clean; from the moment its batch is
+taken it can no longer be cancelled and is always answered, so that a caller's idea of the log never
+differs from the log. An answer means that the records are on disk.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import outcome
+import trio
+
+from eventlog.append import Append, Receipt
+from eventlog.env import FaultPoint
+from eventlog.errors import (
+    DiskFull,
+    EventLogError,
+    LogClosed,
+    OutcomeUnknown,
+    Overloaded,
+    ReadOnlyLog,
+    StoreBusy,
+    StoreConflict,
+    Unavailable,
+)
+from eventlog.ledger import Admitted, Deferred, Ledger, Refused, Repeated, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from eventlog.env import Env
+    from eventlog.record import Record
+    from eventlog.store import Store
+
+_FIRST_PAUSE: Final = 0.05
+_LONGEST_PAUSE: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterLimits:
+    """How much may wait and how much goes into one commit."""
+
+    queued_appends: int = 4096  # new work is refused beyond this; 100 times a usual batch
+    queued_bytes: int = 64 << 20
+    batch_appends: int = 1024  # keeps a commit, and so every answer, within some 20 ms
+    batch_bytes: int = 4 << 20
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting:
+    """An append and the task that waits for its answer."""
+
+    append: Append
+    size: int
+    new_work: bool
+    task: trio.lowlevel.Task
+
+
+class Writer:
+    """The one task that writes to the log."""
+
+    def __init__(
+        self,
+        env: Env,
+        store: Store,
+        *,
+        on_commit: Callable[[Sequence[Record]], None],
+        limits: WriterLimits | None = None,
+    ) -> None:
+        """Nothing runs until ``run`` does."""
+        self._env = env
+        self._store = store
+        self._on_commit = on_commit
+        self._limits = limits or WriterLimits()
+        self._thread = trio.CapacityLimiter(1)  # its own: plugins' threads never delay a commit
+        self._ledger = Ledger(store, store.head().position)
+        self._commit_time = store.commit_time()
+        self._queue: OrderedDict[_Waiting, None] = OrderedDict()  # bounded by WriterLimits
+        self._queued_bytes = 0
+        self._work = trio.Event()
+        self._closing = not store.writable
+        self._stalled: Unavailable | None = None
+        self.commits = 0
+
+    async def append(self, append: Append, *, new_work: bool = False) -> Receipt:
+        """Write an append; return when it is on disk.
+
+        New work is refused while the queue or the disk is full; other appends wait.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        if self._closing:
+            raise (
+                LogClosed("the log is closed")
+                if self._store.writable
+                else ReadOnlyLog("this process opened the log for reading")
+            )
+        if new_work:
+            self._refuse_if_full()
+        waiting = _Waiting(append, append.size, new_work, trio.lowlevel.current_task())
+        self._enqueue(waiting)
+        receipt: Receipt = await trio.lowlevel.wait_task_rescheduled(
+            partial(self._give_up, waiting)
+        )
+        return receipt
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Write batches until ``finish``. Raises OutcomeUnknown if the store fails."""
+        task_status.started()
+        pause = _FIRST_PAUSE
+        try:
+            while await self._more_to_do():
+                await self._write_one_batch()
+                if self._stalled is None:
+                    pause = _FIRST_PAUSE
+                    await self._let_others_in()
+                elif self._queue:
+                    await self._env.sleep(pause)
+                    pause = min(pause * 2, _LONGEST_PAUSE)
+        finally:
+            self._closing = True
+            self._answer_all()
+
+    def finish(self) -> None:
+        """Take no more appends; ``run`` returns when those that wait are written."""
+        self._closing = True
+        self._work.set()
+
+    # Waiting
+
+    def _refuse_if_full(self) -> None:
+        if self._stalled is not None and self._queue:
+            raise type(self._stalled)(*self._stalled.args)
+        too_many = len(self._queue) >= self._limits.queued_appends
+        if too_many or self._queued_bytes >= self._limits.queued_bytes:
+            raise Overloaded(len(self._queue))
+
+    def _enqueue(self, waiting: _Waiting) -> None:
+        self._queue[waiting] = None
+        self._queued_bytes += waiting.size
+        self._work.set()
+
+    def _give_up(self, waiting: _Waiting, _: object) -> trio.lowlevel.Abort:
+        """Cancel a waiting append, unless its write has started."""
+        if waiting not in self._queue:
+            return trio.lowlevel.Abort.FAILED
+        self._drop(waiting)
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    def _drop(self, waiting: _Waiting) -> None:
+        del self._queue[waiting]
+        self._queued_bytes -= waiting.size
+
+    def _put_back(self, again: Sequence[_Waiting]) -> None:
+        for waiting in reversed(again):
+            self._enqueue(waiting)
+            self._queue.move_to_end(waiting, last=False)
+
+    def _answer_all(self) -> None:
+        for waiting in list(self._queue):
+            self._drop(waiting)
+            _answer(waiting, LogClosed("the log was closed before the append was written"))
+
+    # Writing
+
+    async def _more_to_do(self) -> bool:
+        while not self._queue:
+            self._stalled = None
+            if self._closing:
+                return False
+            self._work = trio.Event()
+            await self._work.wait()
+        return True
+
+    async def _let_others_in(self) -> None:
+        """Pass through the scheduler once: those just answered can join the next batch."""
+        if self._env.faults is not None:
+            await self._env.faults.reach(FaultPoint.WRITER_SETTLED)
+        if self._store.needs_upkeep:
+            await self._env.run_sync(self._store.upkeep, limiter=self._thread)
+        else:
+            await trio.lowlevel.checkpoint()
+
+    async def _write_one_batch(self) -> None:
+        batch = self._take()
+        try:
+            with trio.CancelScope(shield=True):
+                if self._env.faults is not None:
+                    await self._env.faults.reach(FaultPoint.WRITER_TAKE)
+                verdicts = await self._env.run_sync(self._write, batch, limiter=self._thread)
+            self._on_commit([r for v in verdicts if isinstance(v, Admitted) for r in v.records])
+        except (DiskFull, StoreBusy) as exc:
+            self._stall(batch, exc)
+        except BaseException as exc:
+            reason = f"the store failed in the middle of a write: {exc!r}"
+            for waiting in batch:
+                _answer(waiting, OutcomeUnknown(reason))
+            if isinstance(exc, Exception):
+                raise OutcomeUnknown(reason) from exc
+            raise
+        else:
+            self._stalled = None
+            self._settle(batch, verdicts)
+
+    def _take(self) -> list[_Waiting]:
+        batch: list[_Waiting] = []
+        size = 0
+        for waiting in self._queue:
+            batch.append(waiting)
+            size += waiting.size
+            if len(batch) >= self._limits.batch_appends or size >= self._limits.batch_bytes:
+                break
+        for waiting in batch:
+            self._drop(waiting)
+        return batch
+
+    def _write(self, batch: Sequence[_Waiting]) -> Sequence[Verdict]:
+        """In the writer's thread: judge, number, write, sync."""
+        try:
+            try:
+                return self._admit_and_commit(batch)
+            except StoreConflict:
+                # The backstop knows better than the cache. Look everything up again, once.
+                self._ledger.forget_everything(self._store.head().position)
+                return self._admit_and_commit(batch)
+        except BaseException:
+            self._ledger.roll_back()
+            raise
+
+    def _admit_and_commit(self, batch: Sequence[_Waiting]) -> Sequence[Verdict]:
+        self._commit_time = max(self._commit_time, self._env.now())
+        verdicts = [self._ledger.admit(w.append, self._commit_time) for w in batch]
+        records = [r for v in verdicts if isinstance(v, Admitted) for r in v.records]
+        if records:
+            if self._env.faults is not None:
+                self._env.faults.strike(FaultPoint.WRITER_COMMIT)
+            self._store.commit(records)
+            self.commits += 1
+            if self._env.faults is not None:
+                self._env.faults.strike(FaultPoint.WRITER_COMMITTED)
+        self._ledger.keep()
+        return verdicts
+
+    # Answering
+
+    def _settle(self, batch: Sequence[_Waiting], verdicts: Sequence[Verdict]) -> None:
+        """Answer the callers. Followers see the records in the same stretch of the event loop."""
+        again: list[_Waiting] = []
+        for waiting, verdict in zip(batch, verdicts, strict=True):
+            match verdict:
+                case Admitted(records) | Repeated(records):
+                    _answer(waiting, Receipt(records))
+                case Refused(error):
+                    _answer(waiting, error)
+                case Deferred():
+                    again.append(waiting)
+        self._put_back(again)
+
+    def _stall(self, batch: Sequence[_Waiting], error: Unavailable) -> None:
+        """Nothing was written: new work is told so, accepted work waits for better times."""
+        self._stalled = error
+        for waiting in batch:
+            if waiting.new_work:
+                _answer(waiting, type(error)(*error.args))
+        self._put_back([waiting for waiting in batch if not waiting.new_work])
+
+
+def _answer(waiting: _Waiting, answer: Receipt | EventLogError) -> None:
+    if isinstance(answer, EventLogError):
+        trio.lowlevel.reschedule(waiting.task, outcome.Error(answer))
+    else:
+        trio.lowlevel.reschedule(waiting.task, outcome.Value(answer))

@@ -1,0 +1,85 @@
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.repository.tree import ROOT, files, name
+
+README = ROOT / "README.md"
+GUIDES = [README, ROOT / "CONTRIBUTING.md", ROOT / "ARCHITECTURE.md"]
+DOCS = [path for path in files() if path.suffix == ".md"]
+
+LINK = re.compile(r"\[[^\]]*\]\((?!\w+:|#)([^)#\s]+)(?:#[^)]*)?\)")
+CODE_PATH = re.compile(r"`(\.?[\w-]+(?:/[\w.-]*)+|[\w-]+\.(?:md|py|toml|in|lock))`")
+MAKE = re.compile(r"(?:`|^\s*(?:\$ )?)make ([a-z]+)", re.MULTILINE)
+PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+# Traces of one machine or one network that mean nothing to anybody else.
+PRIVATE = re.compile(
+    r"(?<![\w.~])/(?:work|root|home|opt|Users)/"
+    r"|(?<!\S)--(?:(?:extra-)?index-url|find-links|trusted-host)\b"
+    r"|https?://[\w.-]*(?:pypi|artifactory|devpi|nexus)[\w.-]*"
+)
+
+
+def missing(document: Path, pattern: re.Pattern[str], base: Path) -> list[str]:
+    """The paths that a document mentions and that do not exist."""
+    mentioned = pattern.findall(document.read_text("utf-8"))
+    return [path for path in mentioned if not (base / path).exists()]
+
+
+@pytest.mark.parametrize("document", DOCS, ids=name)
+def test_links_lead_somewhere(document: Path) -> None:
+    """Every relative link leads to a file of the repository."""
+    assert missing(document, LINK, document.parent) == []
+
+
+@pytest.mark.parametrize("document", GUIDES, ids=name)
+def test_mentioned_paths_exist(document: Path) -> None:
+    """Every path written as code in a guide exists, seen from the top of the repository."""
+    assert missing(document, CODE_PATH, ROOT) == []
+
+
+@pytest.mark.parametrize("document", GUIDES, ids=name)
+def test_mentioned_make_targets_exist(document: Path) -> None:
+    """Every make command in a guide is one that the Makefile knows."""
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    assert set(MAKE.findall(document.read_text("utf-8"))) <= targets
+
+
+@pytest.mark.parametrize("document", DOCS, ids=name)
+def test_python_blocks_compile(document: Path) -> None:
+    """Every Python block in the documentation is valid Python; await may stand at the top."""
+    for block in PYTHON_BLOCK.findall(document.read_text("utf-8")):
+        compile(block, document.name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+def test_the_changelog_knows_this_version() -> None:
+    """The changelog has a section for what is unreleased or for the version at hand."""
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+    sections = re.findall(
+        r"^## \[?([^\]\s]+)", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE
+    )
+    assert {"Unreleased", version} & set(sections)
+
+
+def test_every_decision_is_in_the_index() -> None:
+    """Each page in docs/adr is listed in its index."""
+    directory = ROOT / "docs" / "adr"
+    index = (directory / "README.md").read_text("utf-8")
+    pages = [page.name for page in directory.glob("[0-9]*.md")]
+    assert [page for page in pages if f"({page})" not in index] == []
+
+
+def test_no_file_speaks_of_one_machine() -> None:
+    """No file holds an absolute path of somebody's machine or the address of a package index."""
+    found = []
+    for path in files():
+        try:
+            text = path.read_text("utf-8")
+        except UnicodeDecodeError:
+            continue  # a golden record or a picture
+        found += [f"{name(path)}: {match.group()}" for match in PRIVATE.finditer(text)]
+    assert found == []

@@ -1,0 +1,33 @@
+from tests.repository.tree import PACKAGES, ROOT, name, python_files
+
+MOST_LINES = 400  # the aim is about 300
+SAYS_NOTHING = {"utils", "util", "helpers", "helper", "common", "manager", "misc"}
+
+
+def test_no_module_is_too_long_to_read() -> None:
+    """A module defines one noun; one that has grown past the limit is two."""
+    lengths = {name(path): len(path.read_text("utf-8").splitlines()) for path in python_files()}
+    assert {path: lines for path, lines in lengths.items() if lines > MOST_LINES} == {}
+
+
+def test_every_module_is_named_after_what_it_defines() -> None:
+    """No module or directory has a name that could hold anything."""
+    vague = [
+        name(path)
+        for path in python_files()
+        if SAYS_NOTHING & {*path.relative_to(ROOT).parent.parts, path.stem}
+    ]
+    assert vague == []
+
+
+def test_every_package_ships_its_types() -> None:
+    """Each package carries the marker that lets others check against its annotations."""
+    assert [package for package in PACKAGES if not (ROOT / package / "py.typed").exists()] == []
+
+
+def test_every_package_says_what_it_may_not_know() -> None:
+    """The docstring of a package opens with one line about what it is and must not know."""
+    for package in PACKAGES:
+        first = (ROOT / package / "__init__.py").read_text("utf-8").partition("\n")[0]
+        assert first.startswith('"""'), package
+        assert "know" in first.lower(), package

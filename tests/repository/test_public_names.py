@@ -1,0 +1,37 @@
+import importlib
+import json
+import tomllib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.repository.tree import PACKAGES
+
+LISTED: dict[str, list[str]] = tomllib.loads(
+    Path(__file__).with_name("public_names.toml").read_text("utf-8")
+)
+
+
+def public_names(package: str) -> list[str]:
+    """What the package offers by `from package import ...`, its modules apart."""
+    return sorted(
+        name
+        for name, value in vars(importlib.import_module(package)).items()
+        if not name.startswith("_") and not isinstance(value, ModuleType)
+    )
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_public_names_are_the_listed_ones(package: str) -> None:
+    """A package offers exactly the names on its list: none slips in, none gets lost."""
+    offered = public_names(package)
+    paste = "\n".join(f"    {json.dumps(name)}," for name in offered)
+    assert offered == LISTED[package], (
+        f"if this is meant, put into public_names.toml:\n\n{package} = [\n{paste}\n]\n"
+    )
+
+
+def test_every_package_has_a_list() -> None:
+    """The list names the packages that ship and no others."""
+    assert sorted(LISTED) == sorted(PACKAGES)
