@@ -135,13 +135,17 @@ class SimEnv:
     ) -> Result:
         """Call a function in the event loop, after and before a seeded delay, uncancellable."""
         self.breathe()
-        async with limiter:
+        thread = object()
+        await limiter.acquire_on_behalf_of(thread)
+        try:
             with trio.CancelScope(shield=True):
                 await trio.sleep(self._thread_delay())
                 self.breathe()
                 result = fn(*args)
                 await trio.sleep(self._thread_delay())
                 self.breathe()
+        finally:
+            limiter.release_on_behalf_of(thread)
         return result
 
     def _thread_delay(self) -> float:

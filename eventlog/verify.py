@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from eventlog import cbor
-from eventlog.errors import CodecError
+from eventlog.errors import CodecError, StoreFailed
 from eventlog.record import EVENT_ID_BYTES, Metadata, Record
 from eventlog.store import PAGE_RECORDS, Bounds
 
@@ -53,10 +53,13 @@ async def verify(
 ) -> Report:
     """Read the whole log twice, by position and by stream, and report what is wrong."""
     report = Report()
-    report.note(await log.in_thread(log.store.integrity_problems))
-    head = await log.head()
-    await _verify_order(log, head.position, registry, report, progress)
-    await _verify_streams(log, head.position, report)
+    try:
+        report.note(await log.in_thread(log.store.integrity_problems))
+        head = await log.head()
+        await _verify_order(log, head.position, registry, report, progress)
+        await _verify_streams(log, head.position, report)
+    except StoreFailed as exc:
+        report.note([f"the database cannot be read: {exc}"])
     return report
 
 

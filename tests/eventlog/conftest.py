@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+
 import pytest
 
 from eventlog.memory import MemoryStore

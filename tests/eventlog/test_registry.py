@@ -65,9 +65,7 @@ def stored(new: NewEvent) -> Record:
 
 def encode(registry: EventRegistry, event: object, metadata: Metadata | None = None) -> NewEvent:
     """Encode with an example id."""
-    return registry.encode(
-        event, event_id=bytes(16), event_time=EXAMPLE_TIME, metadata=metadata
-    )
+    return registry.encode(event, event_id=bytes(16), event_time=EXAMPLE_TIME, metadata=metadata)
 
 
 def test_an_event_comes_back_as_its_class(registry: EventRegistry) -> None:

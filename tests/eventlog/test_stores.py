@@ -198,9 +198,10 @@ def test_a_reader_is_refused_by_the_database_too(path: Path) -> None:
     """A reading connection could not write if it wanted to."""
     make_log(path)
     reader = SqliteStore.open_reader(path)
-    with pytest.raises(sqlite3.OperationalError, match="readonly"), reader.datastore.transaction(
-        commit=True
-    ) as c:
+    with (
+        pytest.raises(sqlite3.OperationalError, match="readonly"),
+        reader.datastore.transaction(commit=True) as c,
+    ):
         c.execute("INSERT INTO about VALUES ('x', 'y')")
     reader.close()
 

@@ -7,11 +7,12 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 import pytest
+from trio._core import _run
 
-from eventlog import simulation
 from eventlog.simulation import simulate
 from tests.simulation.mutants import MUTANTS, planted
-from tests.simulation.world import Violation, live
+from tests.simulation.scenario import live
+from tests.simulation.world import Violation
 
 SEEDS = 3000
 SOAK_SEEDS = 100_000
@@ -67,7 +68,7 @@ def test_the_simulation_finds_a_planted_bug(mutant: str) -> None:
 def test_a_seed_gives_the_same_world_each_time() -> None:
     """One seed, two processes with different hash seeds, one history."""
     program = (
-        "from eventlog.simulation import simulate; from tests.simulation.world import live;"
+        "from eventlog.simulation import simulate; from tests.simulation.scenario import live;"
         "print([simulate(seed, live) for seed in range(20)])"
     )
     histories = {
@@ -86,8 +87,7 @@ def test_a_seed_gives_the_same_world_each_time() -> None:
 
 def test_the_private_hooks_of_trio_are_still_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """Deterministic scheduling rests on two private names of trio; their loss must be loud."""
-    hooks = ("_ALLOW_DETERMINISTIC_SCHEDULING", "_r")
-    assert all(hasattr(simulation._trio_scheduler, hook) for hook in hooks)
-    monkeypatch.delattr(simulation._trio_scheduler, "_r")
+    assert all(hasattr(_run, hook) for hook in ("_ALLOW_DETERMINISTIC_SCHEDULING", "_r"))
+    monkeypatch.delattr(_run, "_r")
     with pytest.raises(RuntimeError, match="_r"):
         simulate(1, live)
