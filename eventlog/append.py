@@ -10,6 +10,7 @@ from eventlog.record import EVENT_ID_BYTES, START, Mark, NewEvent, Record
 
 MAX_NAME_BYTES: Final = 512
 MAX_RECORD_BYTES: Final = 1 << 20
+MAX_INTEGER: Final = (1 << 63) - 1  # what a database can hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class StreamWrite:
             object.__setattr__(self, "scope", self.stream)
         _check_name(self.stream, "stream")
         _check_name(self.scope, "scope")
-        if self.expected < 0:
+        if not 0 <= self.expected < MAX_INTEGER:
             raise InvalidAppend(f"expected version {self.expected} of stream {self.stream!r}")
         if not self.events:
             raise InvalidAppend(f"no events for stream {self.stream!r}")
@@ -46,6 +47,10 @@ class Unmoved:
 
     scope: str
     position: int
+
+    def __post_init__(self) -> None:
+        """Refuse a scope that cannot exist."""
+        _check_name(self.scope, "scope")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,8 @@ class Receipt:
 
 
 def _check_name(name: str, what: str) -> None:
+    if name.isascii() and "\0" not in name and 0 < len(name) <= MAX_NAME_BYTES:
+        return
     try:
         cbor.check(name)
     except CodecError as exc:
@@ -90,8 +97,11 @@ def _check_name(name: str, what: str) -> None:
 
 
 def _check_event(event: NewEvent) -> None:
+    _check_name(event.name, "event")
     if len(event.event_id) != EVENT_ID_BYTES:
         raise InvalidAppend(f"event id of {len(event.event_id)} bytes")
+    if not 0 <= event.event_time < MAX_INTEGER or not 0 < event.schema < MAX_INTEGER:
+        raise InvalidAppend(f"event time {event.event_time}, schema version {event.schema}")
     if len(event.body) + len(event.meta) > MAX_RECORD_BYTES:
         raise InvalidAppend(
             f"event {event.name!r} takes {len(event.body) + len(event.meta)} bytes;"

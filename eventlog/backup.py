@@ -41,8 +41,9 @@ async def back_up(log: EventLog, target: Path, *, progress: Progress = _no_progr
             while position < head.position:
                 position = await log.in_thread(copy_page, log.store, copy, position, head.position)
                 progress(position, head.position)
+            await log.in_thread(copy.complete)
         finally:
-            await log.in_thread(copy.close)
+            copy.close()
         await log.in_thread(publish, draft, target)
     except BaseException:
         _remove(draft)
@@ -63,6 +64,7 @@ def restore(
             while position < end:
                 position = copy_page(source, copy, position, end)
                 progress(position, end)
+            copy.complete()
         finally:
             copy.close()
         publish(draft, target)

@@ -219,6 +219,7 @@ class StoreContract:
             assert store.mark_before(EXAMPLE_TIME + 1) == records[2].mark
             assert store.mark_before(EXAMPLE_TIME + 99) == records[4].mark
             assert store.mark_before(1 << 80) == records[4].mark
+            assert store.mark_before(-(1 << 80)) == START
 
     def test_a_position_maps_to_the_version_a_stream_had_there(self) -> None:
         """Time travel on a stream finds its version by position."""

@@ -10,7 +10,7 @@ from eventsourcing.persistence import IntegrityError, StoredEvent
 from eventsourcing.sqlite import SQLiteApplicationRecorder, SQLiteCursor
 
 from eventlog.cursor import GENERATION_BYTES
-from eventlog.errors import DiskFull, LogUnsupported, ReadOnlyLog, StoreBusy
+from eventlog.errors import DiskFull, LogUnsupported, ReadOnlyLog, StoreBusy, StoreFailed
 from eventlog.ledger import NO_STREAM, StreamState
 from eventlog.record import START, Mark, Record, foreign_record
 from eventlog.sqlite import schema
@@ -154,6 +154,11 @@ class SqliteStore(SQLiteApplicationRecorder):
         except (DiskFull, StoreBusy):
             pass
 
+    def complete(self) -> None:
+        """Move everything into the database file, so that it can stand alone."""
+        if self._checkpoint("TRUNCATE"):
+            raise StoreFailed(f"the write-ahead log of {self.path} could not be emptied")
+
     def _checkpoint(self, mode: str) -> int:
         """Run a checkpoint; give the pages in the write-ahead log."""
         with self.datastore.get_connection(commit=True) as connection:
@@ -205,7 +210,10 @@ class SqliteStore(SQLiteApplicationRecorder):
     def mark_before(self, instant: int) -> Mark:
         """Give the place of the last record committed at or before an instant."""
         with self.datastore.ours(commit=False) as c:
-            return _mark(c.execute(schema.MARK_BEFORE, (min(instant, _LAST),)).fetchone()) or START
+            return (
+                _mark(c.execute(schema.MARK_BEFORE, (max(-_LAST, min(instant, _LAST)),)).fetchone())
+                or START
+            )
 
     def version_at(self, stream: str, position: int) -> int:
         """Give the version of a stream at a position, by bisection: both only ever grow."""

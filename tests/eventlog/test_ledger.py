@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from eventlog.append import Append, StreamWrite, Unmoved
@@ -176,7 +178,14 @@ def test_the_cache_is_bounded_and_forgetting_is_harmless(store: MemoryStore) -> 
         (lambda: StreamWrite("a", 0, [example_event()], "\ud800"), "surrogate"),
         (lambda: StreamWrite("é" * 257, 0, [example_event()]), "512 bytes"),
         (lambda: StreamWrite("a", -1, [example_event()]), "expected version -1"),
+        (lambda: StreamWrite("a", 1 << 63, [example_event()]), "expected version"),
         (lambda: StreamWrite("a", 0, []), "no events"),
+        (lambda: StreamWrite("a", 0, [example_event("")]), "event name"),
+        (lambda: StreamWrite("a", 0, [example_event("\ud800")]), "surrogate"),
+        (lambda: StreamWrite("a", 0, [replace(example_event(), event_id=b"")]), "event id"),
+        (lambda: StreamWrite("a", 0, [replace(example_event(), event_time=1 << 63)]), "event time"),
+        (lambda: StreamWrite("a", 0, [replace(example_event(), schema=0)]), "schema version 0"),
+        (lambda: Unmoved("\ud800", 1), "surrogate"),
         (lambda: StreamWrite("a", 0, [example_event(x=b"x" * (1 << 20))]), "takes 10"),
     ],
 )

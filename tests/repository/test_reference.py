@@ -1,0 +1,109 @@
+"""The reference pages against the code they describe."""
+
+import inspect
+import re
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import eventlog
+from eventlog import (
+    FollowLimits,
+    Record,
+    TailLimits,
+    WriterLimits,
+    append,
+    errors,
+    ledger,
+    snapshots,
+)
+from eventlog.sqlite import schema, store
+from tests.repository.test_docs import PYTHON_BLOCK
+from tests.repository.tree import ROOT
+
+EVENTLOG = (ROOT / "docs" / "eventlog.md").read_text("utf-8")
+
+
+def rows(heading: str) -> list[str]:
+    """The rows of the table under a heading."""
+    section = EVENTLOG.split(f"## {heading}\n")[1].split("\n## ")[0]
+    return [line for line in section.splitlines() if line.startswith("| ")][1:]
+
+
+def test_the_first_look_works(tmp_path: Path) -> None:
+    """The README's example runs and prints what it says."""
+    blocks = PYTHON_BLOCK.findall((ROOT / "README.md").read_text("utf-8"))
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(blocks)],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
+    assert "on disk: run/1 3" in done.stdout
+    assert "Counted(number=2)" in done.stdout
+    assert "at the second record: 2" in done.stdout
+
+
+def test_every_error_is_documented() -> None:
+    """The table of errors names every error that can be raised, and no other."""
+    documented = {name for row in rows("Errors") for name in re.findall(r"^\| `(\w+)`", row)}
+    families = {"EventLogError", "Conflict", "Unavailable"}
+    existing = {
+        name
+        for name, value in vars(errors).items()
+        if inspect.isclass(value) and issubclass(value, errors.EventLogError)
+    }
+    assert documented | families == existing
+    assert all(name in inspect.getdoc(errors) for name in existing)  # type: ignore[operator]
+
+
+def test_every_part_of_a_record_is_documented() -> None:
+    """The table of a record names every part of it."""
+    documented = {name for row in rows("A record") for name in re.findall(r"`(\w+)`", row)}
+    assert documented == set(Record._fields)
+
+
+def test_the_limits_are_those_of_the_code() -> None:
+    """Each documented number is the number in force."""
+    numbers = {
+        "appends that may wait": (WriterLimits().queued_appends, WriterLimits().queued_bytes),
+        "appends in one commit": (WriterLimits().batch_appends, WriterLimits().batch_bytes),
+        "records in memory": (TailLimits().records, TailLimits().bytes),
+        "records in one batch": (FollowLimits().records, FollowLimits().bytes),
+        "silence of a follower": (int(FollowLimits().heartbeat),),
+        "streams and scopes whose": (ledger.CAPACITY,),
+        "write-ahead log before": (store.WAL_LIMIT,),
+        "snapshots kept": (snapshots.KEPT_PER_STREAM,),
+    }
+    documented = rows("Limits")
+    assert len(documented) == len(numbers)
+    for name, expected in numbers.items():
+        (row,) = [row for row in documented if name in row]
+        assert tuple(map(quantity, re.split(r", or ", row.split("|")[2].strip()))) == expected
+
+
+def quantity(text: str) -> int:
+    """Read '64 MiB', '65,536 each' or '15 s'."""
+    found = re.match(r"([\d,]+)(?: (KiB|MiB))?", text.strip())
+    assert found is not None, text
+    unit = {None: 1, "KiB": 1 << 10, "MiB": 1 << 20}[found[2]]
+    return int(found[1].replace(",", "")) * unit
+
+
+def test_the_sizes_in_the_text_are_those_of_the_code() -> None:
+    """The largest record, the longest name, the format of the file."""
+    assert append.MAX_RECORD_BYTES == 1 << 20
+    assert "at most 1 MiB" in EVENTLOG
+    assert f"1 to {append.MAX_NAME_BYTES} bytes" in EVENTLOG
+    assert f"format {schema.SCHEMA_VERSION}" in EVENTLOG
+
+
+def test_every_limit_that_can_be_set_is_documented() -> None:
+    """No settable limit is missing from the page."""
+    settable = {cls.__name__ for cls in (WriterLimits, TailLimits, FollowLimits)}
+    assert settable == {name for name in dir(eventlog) if name.endswith("Limits")}
+    assert all(fields(getattr(eventlog, name)) and f"`{name}`" in EVENTLOG for name in settable)
