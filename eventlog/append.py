@@ -32,7 +32,8 @@ class StreamWrite:
         if not self.scope:
             object.__setattr__(self, "scope", self.stream)
         _check_name(self.stream, "stream")
-        _check_name(self.scope, "scope")
+        if self.scope is not self.stream:
+            _check_name(self.scope, "scope")
         if not 0 <= self.expected < MAX_INTEGER:
             raise InvalidAppend(f"expected version {self.expected} of stream {self.stream!r}")
         if not self.events:
@@ -64,13 +65,17 @@ class Append:
         """Refuse an append that no state of the log could accept."""
         if not self.writes:
             raise InvalidAppend("an append without writes")
-        if len({write.stream for write in self.writes}) != len(self.writes):
+        if len(self.writes) > 1 and len({w.stream for w in self.writes}) != len(self.writes):
             raise InvalidAppend("an append names a stream twice")
 
     @property
     def size(self) -> int:
         """The bytes that its events take."""
-        return sum(len(e.body) + len(e.meta) for write in self.writes for e in write.events)
+        size = 0
+        for write in self.writes:
+            for event in write.events:
+                size += len(event.body) + len(event.meta)
+        return size
 
 
 @dataclass(frozen=True, slots=True)

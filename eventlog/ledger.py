@@ -91,8 +91,8 @@ class Ledger:
         self._store = store
         self._capacity = capacity
         self._head = self._head_on_disk = head
-        self._streams: OrderedDict[str, StreamState] = OrderedDict()  # least recently used first
-        self._scopes: OrderedDict[str, int] = OrderedDict()  # least recently used first
+        self._streams: OrderedDict[str, StreamState] = OrderedDict()  # least recently written first
+        self._scopes: OrderedDict[str, int] = OrderedDict()  # least recently written first
         self._streams_in_batch: set[str] = set()
         self._scopes_in_batch: set[str] = set()
 
@@ -195,14 +195,14 @@ class Ledger:
         state = self._streams.get(stream)
         if state is None:
             state = self._store.stream_state(stream)
-        _renew(self._streams, stream, state)
+            _renew(self._streams, stream, state)
         return state
 
     def _scope(self, scope: str) -> int:
         position = self._scopes.get(scope)
         if position is None:
             position = self._store.scope_position(scope)
-        _renew(self._scopes, scope, position)
+            _renew(self._scopes, scope, position)
         return position
 
 

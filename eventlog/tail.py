@@ -45,7 +45,7 @@ class Tail:
         if not records:
             return
         self._records.extend(records)
-        self._bytes += sum(record.size for record in records)
+        self._bytes += sum([record.size for record in records])
         self.head = records[-1].mark
         self._trim()
         self.wake()

@@ -29,7 +29,7 @@ from eventlog.errors import (
     StoreConflict,
     Unavailable,
 )
-from eventlog.ledger import Admitted, Deferred, Ledger, Refused, Repeated, Verdict
+from eventlog.ledger import Admitted, Ledger, Refused, Repeated, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -252,13 +252,12 @@ class Writer:
         """Answer the callers. Followers see the records in the same stretch of the event loop."""
         again: list[_Waiting] = []
         for waiting, verdict in zip(batch, verdicts, strict=True):
-            match verdict:
-                case Admitted(records) | Repeated(records):
-                    _answer(waiting, Receipt(records))
-                case Refused(error):
-                    _answer(waiting, error)
-                case Deferred():
-                    again.append(waiting)
+            if isinstance(verdict, Admitted | Repeated):
+                _answer(waiting, Receipt(verdict.records))
+            elif isinstance(verdict, Refused):
+                _answer(waiting, verdict.error)
+            else:
+                again.append(waiting)
         self._put_back(again)
 
     def _stall(self, batch: Sequence[_Waiting], error: Unavailable) -> None:

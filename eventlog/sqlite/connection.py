@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import contextmanager, suppress
+from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from eventsourcing.sqlite import (
@@ -95,6 +96,12 @@ class _Pool(SQLiteConnectionPool):
                 raise StoreBusy(f"{self._path} is still being read; it stays open")
             super().close()
 
+    def make(self) -> Connection:
+        """Make a connection that does not belong to the pool."""
+        if self._closing:
+            raise LogClosed(f"{self._path} is closed")
+        return self._create_connection()
+
     def _create_connection(self) -> Connection:
         try:
             database = sqlite3.connect(
@@ -134,19 +141,38 @@ class Datastore(SQLiteDatastore):
 
     def __init__(self, path: Path, *, writable: bool) -> None:
         """Open nothing yet; connections are made on demand."""
+        self._writer: Connection | None = None
+        self._writer_lock = Lock()
         super().__init__(db_name="", originator_id_type="text")
-        self.pool = _Pool(path, writable=writable)
+        self.pool = self._pool = _Pool(path, writable=writable)
+
+    @contextmanager
+    def writing(self) -> Iterator[SQLiteConnection]:
+        """Borrow the one connection that writes: the pages in its cache are always current."""
+        with self._writer_lock:
+            if self._writer is None:
+                self._writer = self._pool.make()
+            yield self._writer
 
     @contextmanager
     def ours(self, *, commit: bool) -> Iterator[sqlite3.Cursor]:
         """Run a transaction with rows as plain tuples and errors as those of the log."""
+        borrowed = self.writing() if commit else self.get_connection(commit=False)
         try:
-            with self.transaction(commit=commit) as wrapped:
+            with borrowed as connection, connection.transaction(commit=commit) as wrapped:
                 cursor = wrapped.sqlite_cursor
                 cursor.row_factory = None
                 yield cursor
         except sqlite3.Error as exc:
             raise classified(exc) from exc
+
+    def close(self) -> None:
+        """Close all connections, when nobody is in the middle of a transaction."""
+        with self._writer_lock:
+            if self._writer is not None:
+                self._writer.close()
+                self._writer = None
+            self.pool.close()
 
 
 def classified(error: sqlite3.Error) -> EventLogError:

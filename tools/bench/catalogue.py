@@ -1,0 +1,22 @@
+"""All benchmarks, in the order in which they run."""
+
+from typing import Final
+
+from tools.bench.benchmark import Benchmark
+from tools.bench.eventlog_append import APPEND_MANY, APPEND_ONE
+from tools.bench.eventlog_followers import LIVE_LAG, STALLED
+from tools.bench.eventlog_place import CURSOR, INSTANT
+from tools.bench.eventlog_replay import REPLAY
+from tools.bench.eventlog_scope import SCOPE_BUSY, SCOPE_SMALL
+
+BENCHMARKS: Final[tuple[Benchmark, ...]] = (
+    APPEND_MANY,
+    APPEND_ONE,
+    REPLAY,
+    STALLED,
+    LIVE_LAG,
+    SCOPE_BUSY,
+    SCOPE_SMALL,
+    INSTANT,
+    CURSOR,
+)
