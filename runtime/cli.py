@@ -72,6 +72,6 @@ def _banner(path: Path, *, generation: str, records: int) -> str:
             "",
             *(f"  {name:<{width}}  {value}" for name, value in rows.items()),
             "",
-            "The log is open and sound; there is nothing to serve over the network yet.",
+            "The log is open; there is nothing to serve over the network yet.",
         )
     )
