@@ -1,0 +1,55 @@
+"""Why a rule refuses a command.
+
+Refusal
+├── Invalid            the caller's fault: such a command can never succeed
+├── NotNow             the caller's fault, or its bad luck: not in this status
+├── Fenced             an execution that is no longer the one in charge; it must stop
+├── NoSuchQuestion     the caller's fault: nothing of that name waits for an answer
+└── AnsweredOtherwise  somebody else's answer came first
+"""
+
+
+class Refusal(Exception):
+    """A command that the rules do not allow. Nothing has happened."""
+
+
+class Invalid(Refusal):
+    """The command makes no sense, whatever the state."""
+
+
+class NotNow(Refusal):
+    """The command is not allowed in the status at hand."""
+
+    def __init__(self, command: str, status: str) -> None:
+        """Name the command and the status."""
+        super().__init__(f"{command} is not possible: the run is {status}")
+        self.command = command
+        self.status = status
+
+
+class Fenced(Refusal):
+    """The command comes from an execution that has been replaced, or of a run that is over."""
+
+    def __init__(self, epoch: int, current: int) -> None:
+        """Name the epoch of the command and the one in charge."""
+        super().__init__(f"activation {epoch} is not in charge any more (it is {current})")
+        self.epoch = epoch
+        self.current = current
+
+
+class NoSuchQuestion(Refusal):
+    """No question of this id was asked by the run."""
+
+    def __init__(self, question_id: str) -> None:
+        """Name the question."""
+        super().__init__(f"the run has asked no question {question_id!r}")
+        self.question_id = question_id
+
+
+class AnsweredOtherwise(Refusal):
+    """The question has another answer already."""
+
+    def __init__(self, question_id: str) -> None:
+        """Name the question."""
+        super().__init__(f"question {question_id!r} has another answer already")
+        self.question_id = question_id

@@ -1,0 +1,326 @@
+"""The rules of a run: what it decides, and what becomes of it.
+
+``decide`` refuses or gives events; ``evolve`` takes any history. Both are pure. A run is executed
+only under an activation, which has an epoch; whatever an execution sends carries its epoch, and
+any other is refused here. That is the fence: an execution that was given up for lost can come back
+and say what it likes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, assert_never
+
+from actors.decider import Decider
+from actors.errors import AnsweredOtherwise, Fenced, Invalid, NoSuchQuestion, NotNow
+from actors.run.commands import (
+    Activate,
+    Answer,
+    Deactivate,
+    Deliver,
+    Finish,
+    Recover,
+    RequestCancel,
+    RunCommand,
+)
+from actors.run.events import (
+    RUN_EVENTS,
+    Activated,
+    Answered,
+    CancelEscalated,
+    CancelRequested,
+    ChildStarted,
+    Deactivated,
+    ExportAppended,
+    LogBatch,
+    Output,
+    ProgressReported,
+    QuestionAsked,
+    ResultMarked,
+    RunCreated,
+    RunEnded,
+    RunError,
+    RunEvent,
+    SleepBegun,
+    StageChanged,
+    StepFailed,
+    StepRecorded,
+)
+from actors.run.output import check_output
+from actors.run.status import CancelIntent, CancelMode, Outcome, Status
+
+FOLD: Final = "run-1"  # the version of this fold; snapshots of another are not used
+MAX_IDLE_ACTIVATIONS: Final = 3
+_NANOSECONDS: Final = 1_000_000_000
+
+UNANSWERED: Final = object()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A run, as far as its rules need to know it."""
+
+    created: RunCreated
+    status: Status = Status.QUEUED
+    epoch: int = 0
+    active: bool = False  # an activation is in charge
+    plugin_version: str | None = None
+    idle_activations: int = 0  # in a row, without anything recorded
+    started_at: int | None = None
+    finished_at: int | None = None
+    progress: float | None = None
+    message: str | None = None
+    stage: str | None = None
+    cancel: CancelRequested | None = None
+    cancel_mode: CancelMode | None = None
+    exports: int = 0
+    marked: tuple[int, ...] = ()
+    open_questions: frozenset[str] = frozenset()
+    answers: Mapping[str, object] = field(default_factory=dict)
+    children: tuple[str, ...] = ()
+    asleep_until: int = 0
+    error: RunError | None = None
+    result: tuple[int, ...] = ()
+
+    @property
+    def deadline(self) -> int | None:
+        """When time is up: counted from the start, whatever happened since."""
+        if self.started_at is None or self.created.timeout is None:
+            return None
+        return self.started_at + round(self.created.timeout * _NANOSECONDS)
+
+
+def decide(run: Run, command: RunCommand) -> tuple[RunEvent, ...]:
+    """Give the events that follow from a command, or refuse it."""
+    match command:
+        case Activate():
+            return _activate(run, command)
+        case Deactivate(epoch=epoch, at=at):
+            _require_charge(run, epoch)
+            return (Deactivated(epoch=epoch, at=at),)
+        case Deliver(epoch=epoch, outputs=outputs):
+            _require_charge(run, epoch)
+            _check_outputs(run, outputs)
+            return outputs
+        case Finish():
+            return _finish(run, command)
+        case RequestCancel():
+            return _request_cancel(run, command)
+        case Answer():
+            return _answer(run, command)
+        case Recover():
+            return _recover(run, command)
+        case _:
+            assert_never(command)
+
+
+def _activate(run: Run, command: Activate) -> tuple[RunEvent, ...]:
+    if run.status not in {Status.QUEUED, Status.RUNNING}:
+        raise NotNow("activating", run.status)
+    if command.epoch != run.epoch + 1:
+        raise Fenced(command.epoch, run.epoch)
+    return (
+        Activated(
+            host=command.host,
+            epoch=command.epoch,
+            plugin_version=command.plugin_version,
+            at=command.at,
+        ),
+    )
+
+
+def _finish(run: Run, command: Finish) -> tuple[RunEvent, ...]:
+    _require_charge(run, command.epoch)
+    if (command.error is None) != (command.outcome is Outcome.SUCCEEDED):
+        raise Invalid("a run succeeds without an error and ends otherwise with one")
+    marked = _check_outputs(run, command.outputs)
+    ended = RunEnded(outcome=command.outcome, error=command.error, result=marked, at=command.at)
+    return (*command.outputs, ended)
+
+
+def _request_cancel(run: Run, command: RequestCancel) -> tuple[RunEvent, ...]:
+    if run.status.is_terminal:
+        return ()  # too late is not an error
+    if run.cancel_mode is not None:
+        if command.mode <= run.cancel_mode:
+            return ()
+        return (CancelEscalated(mode=command.mode, at=command.at),)
+    requested = CancelRequested(
+        intent=command.intent,
+        mode=command.mode,
+        reason=command.reason,
+        by=command.by,
+        at=command.at,
+    )
+    if run.status is Status.QUEUED:
+        return (requested, _ended_by(run, requested, command.at))
+    return (requested,)
+
+
+def _answer(run: Run, command: Answer) -> tuple[RunEvent, ...]:
+    given = run.answers.get(command.question_id, UNANSWERED)
+    if given is not UNANSWERED:
+        if given == command.answer:
+            return ()
+        raise AnsweredOtherwise(command.question_id)
+    if command.question_id not in run.open_questions:
+        raise NoSuchQuestion(command.question_id)
+    if run.status is not Status.RUNNING:
+        raise NotNow("answering", run.status)
+    return (
+        Answered(
+            question_id=command.question_id,
+            answer=command.answer,
+            by=command.by,
+            at=command.at,
+        ),
+    )
+
+
+def _recover(run: Run, command: Recover) -> tuple[RunEvent, ...]:
+    """What becomes of a run whose host is gone."""
+    if run.status.is_terminal or run.status is Status.QUEUED:
+        return ()
+    if run.cancel is not None:
+        return (_ended_by(run, run.cancel, command.at),)
+    if run.deadline is not None and command.at >= run.deadline:
+        return (_ended(run, Outcome.TIMEOUT, timed_out(run), command.at),)
+    if not command.compatible:
+        return (_lost(run, "the plugin's version has changed and is not compatible", command.at),)
+    if not command.resumes:
+        return (_lost(run, "the host was lost while the run was running", command.at),)
+    if run.idle_activations >= MAX_IDLE_ACTIVATIONS:
+        return (_lost(run, f"lost {run.idle_activations} times without progress", command.at),)
+    return ()
+
+
+def timed_out(run: Run) -> RunError:
+    """The error of a run whose time is up."""
+    return RunError(
+        code="TIMEOUT",
+        message=f"the run did not end within {run.created.timeout:g} seconds"
+        if run.created.timeout is not None
+        else "the run did not end in time",
+        retriable=True,
+    )
+
+
+def canceled(reason: str | None) -> RunError:
+    """The error of a run that was canceled."""
+    return RunError(code="CANCELED", message=reason or "the run was canceled")
+
+
+def _ended_by(run: Run, cancel: CancelRequested, at: int) -> RunEnded:
+    if cancel.intent is CancelIntent.TIMEOUT and run.status is not Status.QUEUED:
+        return _ended(run, Outcome.TIMEOUT, timed_out(run), at)
+    return _ended(run, Outcome.CANCELED, canceled(cancel.reason), at)
+
+
+def _lost(run: Run, why: str, at: int) -> RunEnded:
+    error = RunError(code="HOST_LOST", message=why, retriable=True)
+    return _ended(run, Outcome.FAILED, error, at)
+
+
+def _ended(run: Run, outcome: Outcome, error: RunError, at: int) -> RunEnded:
+    return RunEnded(outcome=outcome, error=error, result=run.marked, at=at)
+
+
+def _require_charge(run: Run, epoch: int) -> None:
+    """Refuse whoever is not the execution in charge."""
+    if not run.active or epoch != run.epoch:
+        raise Fenced(epoch, run.epoch)
+
+
+def _check_outputs(run: Run, outputs: tuple[Output, ...]) -> tuple[int, ...]:
+    """Refuse outputs that do not fit; give the result marked after them."""
+    exports, marked = run.exports, run.marked
+    for output in outputs:
+        check_output(output, exports)
+        if isinstance(output, ExportAppended):
+            exports += 1
+        elif isinstance(output, ResultMarked):
+            marked = output.items
+    return marked
+
+
+def evolve(run: Run | None, event: RunEvent) -> Run:
+    """Take an event in. History is never refused."""
+    if isinstance(event, RunCreated):
+        return Run(created=event)
+    if run is None:
+        raise TypeError(f"a run begins with RunCreated, not {type(event).__name__}")
+    match event:
+        case Activated():
+            return _activated(run, event)
+        case Deactivated():
+            return replace(run, active=False, idle_activations=max(0, run.idle_activations - 1))
+        case ProgressReported(progress=progress, message=message):
+            return replace(run, progress=progress, message=message)
+        case StageChanged(stage=stage, message=message):
+            return replace(run, stage=stage, message=message)
+        case LogBatch():
+            return run
+        case ExportAppended(number=number):
+            return replace(run, exports=number, idle_activations=0)
+        case ResultMarked(items=items):
+            return replace(run, marked=items)
+        case StepRecorded() | StepFailed():
+            return replace(run, idle_activations=0, asleep_until=0)
+        case SleepBegun(until=until):
+            return replace(run, idle_activations=0, asleep_until=until)
+        case QuestionAsked(question_id=asked):
+            asking = run.open_questions | {asked}
+            return replace(run, idle_activations=0, open_questions=asking)
+        case Answered(question_id=asked, answer=answer):
+            return replace(
+                run,
+                idle_activations=0,
+                open_questions=run.open_questions - {asked},
+                answers={**run.answers, asked: answer},
+            )
+        case ChildStarted(child_run_id=child):
+            return replace(run, idle_activations=0, children=(*run.children, child))
+        case CancelRequested(mode=mode):
+            status = Status.CANCEL_REQUESTED if run.status is Status.RUNNING else run.status
+            return replace(run, status=status, cancel=event, cancel_mode=mode)
+        case CancelEscalated(mode=mode):
+            return replace(run, cancel_mode=mode)
+        case RunEnded():
+            return _over(run, event)
+        case _:
+            assert_never(event)
+
+
+def _activated(run: Run, event: Activated) -> Run:
+    waiting = bool(run.open_questions) or run.asleep_until > event.at
+    return replace(
+        run,
+        status=Status.RUNNING if run.status is Status.QUEUED else run.status,
+        epoch=event.epoch,
+        active=True,
+        plugin_version=event.plugin_version,
+        started_at=run.started_at if run.started_at is not None else event.at,
+        idle_activations=run.idle_activations + (0 if waiting else 1),
+    )
+
+
+def _over(run: Run, event: RunEnded) -> Run:
+    return replace(
+        run,
+        status=event.outcome.status,
+        active=False,
+        finished_at=event.at,
+        error=event.error,
+        result=event.result,
+        open_questions=frozenset(),
+    )
+
+
+RUN: Final = Decider(
+    initial=None,
+    decide=decide,
+    evolve=evolve,
+    events=RUN_EVENTS,
+    fold=FOLD,
+)

@@ -1,0 +1,279 @@
+"""What can happen to a run, as the log stores it for ever.
+
+Names and shapes of these events never change: add a new one, or bring old ones forward with an
+upcaster. Times are UTC nanoseconds and come with the command; ids are minted outside.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from actors.run.status import CancelIntent, CancelMode, Outcome
+from eventlog.registry import EventRegistry
+
+RUN_EVENTS: Final = EventRegistry()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunError:
+    """Why a run did not succeed. ``retriable`` says that trying again makes sense."""
+
+    code: str
+    message: str
+    details: dict[str, Any] | None = None
+    retriable: bool = False
+
+
+@RUN_EVENTS.register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunCreated:
+    """A run was accepted and waits for its turn."""
+
+    event_name: ClassVar[str] = "run.created"
+    run_id: str
+    plugin_id: str
+    entry_id: str
+    args: dict[str, Any]
+    tenant: str
+    principal: str
+    root_run_id: str
+    attempt: int
+    at: int
+    parent_run_id: str | None = None
+    task_id: str | None = None
+    trace_id: str | None = None
+    session_id: str | None = None
+    idempotency_key: str | None = None
+    timeout: float | None = None  # seconds, counted from the first activation
+
+
+@RUN_EVENTS.register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activated:
+    """A host is about to call the entry. The first activation is the start of the run."""
+
+    event_name: ClassVar[str] = "run.activated"
+    host: str
+    epoch: int
+    plugin_version: str
+    at: int
+
+
+@RUN_EVENTS.register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deactivated:
+    """A host lets go of a run that has not ended: it drains. The activation does not count."""
+
+    event_name: ClassVar[str] = "run.deactivated"
+    epoch: int
+    at: int
+
+
+@RUN_EVENTS.register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressReported:
+    """How far the work is, from 0.0 to 1.0."""
+
+    event_name: ClassVar[str] = "run.progress-reported"
+    progress: float
+    message: str | None
+    at: int
+
+
+@RUN_EVENTS.register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageChanged:
+    """What the work is doing now. A label for people, not a status."""
+
+    event_name: ClassVar[str] = "run.stage-changed"
+    stage: str
+    message: str | None
+    at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogLine:
+    """One line that the entry logged."""
+
+    level: str
+    text: str
+    at: int
+
+
+@RUN_EVENTS.register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogBatch:
+    """Lines that the entry logged, and how many more were dropped before them."""
+
+    event_name: ClassVar[str] = "run.log-batch"
+    lines: tuple[LogLine, ...]
+    dropped: int
+    at: int
+
+
+@RUN_EVENTS.register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportAppended:
+    """An output for people. Items of a run are numbered 1, 2, 3 ... and never change.
+
+    ``fingerprint`` and ``occurrence`` tell the n-th equal item of an activation, so that the same
+    export made again after a crash is recognised.
+    """
+
+    event_name: ClassVar[str] = "run.export-appended"
+    number: int
+    type: str
+    fingerprint: str
+    occurrence: int
+    at: int
+    key: str | None = None
+    text: str | None = None
+    url: str | None = None
+    binary_url: str | None = None
+    binary: bytes | None = None
+    json: Any = None
+    description: str | None = None
+    mime: str | None = None
+    metadata: dict[str, Any] | None = None
+
+
+@RUN_EVENTS.register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultMarked:
+    """These items, by number, are the result: the newest marking counts."""
+
+    event_name: ClassVar[str] = "run.result-marked"
+    items: tuple[int, ...]
+    at: int
+
+
+@RUN_EVENTS.register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRecorded:
+    """A durable step has its result, for this and every later activation."""
+
+    event_name: ClassVar[str] = "run.step-recorded"
+    step: str
+    value: Any
+    at: int
+
+
+@RUN_EVENTS.register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepFailed:
+    """A try of a step failed; it will be tried again at ``retry_at``, or (None) not at all."""
+
+    event_name: ClassVar[str] = "run.step-failed"
+    step: str
+    tries: int
+    error: RunError
+    retry_at: int | None
+    at: int
+
+
+@RUN_EVENTS.register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SleepBegun:
+    """A durable sleep has its end."""
+
+    event_name: ClassVar[str] = "run.sleep-begun"
+    step: str
+    until: int
+    at: int
+
+
+@RUN_EVENTS.register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionAsked:
+    """The run waits for an answer from outside."""
+
+    event_name: ClassVar[str] = "run.question-asked"
+    step: str
+    question_id: str
+    question: Any
+    at: int
+
+
+@RUN_EVENTS.register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """A question has its answer."""
+
+    event_name: ClassVar[str] = "run.answered"
+    question_id: str
+    answer: Any
+    by: str
+    at: int
+
+
+@RUN_EVENTS.register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildStarted:
+    """The run started another run, created in the same append."""
+
+    event_name: ClassVar[str] = "run.child-started"
+    step: str
+    child_run_id: str
+    at: int
+
+
+@RUN_EVENTS.register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelRequested:
+    """Somebody, or the clock, asked the run to end."""
+
+    event_name: ClassVar[str] = "run.cancel-requested"
+    intent: CancelIntent
+    mode: CancelMode
+    reason: str | None
+    by: str
+    at: int
+
+
+@RUN_EVENTS.register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelEscalated:
+    """The run is asked to end in a harder way."""
+
+    event_name: ClassVar[str] = "run.cancel-escalated"
+    mode: CancelMode
+    at: int
+
+
+@RUN_EVENTS.register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnded:
+    """The one terminal event: outcome, error and result in one fact. It seals the stream."""
+
+    event_name: ClassVar[str] = "run.ended"
+    outcome: Outcome
+    error: RunError | None
+    result: tuple[int, ...]
+    at: int
+
+
+# What an execution puts into the log while it works.
+Output = (
+    ProgressReported
+    | StageChanged
+    | LogBatch
+    | ExportAppended
+    | ResultMarked
+    | StepRecorded
+    | StepFailed
+    | SleepBegun
+    | QuestionAsked
+    | ChildStarted
+)
+
+RunEvent = (
+    RunCreated
+    | Activated
+    | Deactivated
+    | Output
+    | Answered
+    | CancelRequested
+    | CancelEscalated
+    | RunEnded
+)

@@ -1,0 +1,68 @@
+"""What an execution may put out: each kind checked before it can become an event."""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import Final
+
+from actors.errors import Invalid
+from actors.run.events import (
+    ExportAppended,
+    Output,
+    ProgressReported,
+    ResultMarked,
+    StageChanged,
+)
+
+# Each type of export with the field that carries its content.
+EXPORT_FIELDS: Final = {
+    "text": "text",
+    "url": "url",
+    "binary_url": "binary_url",
+    "binary": "binary",
+    "json": "json",
+}
+MAX_LABEL: Final = 64
+MAX_MESSAGE: Final = 4096
+
+
+def check_output(output: Output, exports: int) -> None:
+    """Refuse an output that no run may put out; ``exports`` items came before it."""
+    if isinstance(output, ProgressReported):
+        check_progress(output.progress)
+        _check_length(output.message, MAX_MESSAGE, "a message")
+    elif isinstance(output, StageChanged):
+        _check_length(output.stage, MAX_LABEL, "a stage")
+        _check_length(output.message, MAX_MESSAGE, "a message")
+    elif isinstance(output, ExportAppended):
+        _check_export(output, exports)
+    elif isinstance(output, ResultMarked):
+        unknown = [number for number in output.items if not 1 <= number <= exports]
+        if unknown:
+            raise Invalid(f"export {unknown[0]} cannot be a result: there is none")
+
+
+def check_progress(progress: float) -> None:
+    """Refuse a progress that is no number from 0.0 to 1.0."""
+    if isinstance(progress, bool) or not isinstance(progress, int | float):
+        raise Invalid(f"progress is a number from 0.0 to 1.0, not a {type(progress).__name__}")
+    if not isfinite(progress) or not 0.0 <= progress <= 1.0:
+        raise Invalid(f"progress is a number from 0.0 to 1.0, not {progress}")
+
+
+def _check_export(export: ExportAppended, exports: int) -> None:
+    if export.number != exports + 1:
+        raise Invalid(f"export {export.number} cannot follow {exports} others")
+    content = EXPORT_FIELDS.get(export.type)
+    if content is None:
+        raise Invalid(f"an export is one of {', '.join(EXPORT_FIELDS)}, not {export.type!r}")
+    given = {name for name in EXPORT_FIELDS.values() if getattr(export, name) is not None}
+    if given - {content}:
+        raise Invalid(f"an export of type {export.type} has no {min(given - {content})}")
+    if not given and export.type != "json":  # null is a JSON value
+        raise Invalid(f"an export of type {export.type} needs its {content}")
+
+
+def _check_length(text: str | None, most: int, what: str) -> None:
+    if text is not None and len(text) > most:
+        raise Invalid(f"{what} has {len(text)} characters; at most {most} are allowed")

@@ -1,0 +1,164 @@
+"""What people and programs see of a run: the record, the delta, the export item.
+
+Each is a pure function of what was folded, so that the past looks as it did then. Times leave as
+epoch seconds with microseconds, as the Run protocol has them.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import TYPE_CHECKING, Any, Final, TypedDict
+
+from actors.run.output import EXPORT_FIELDS
+
+if TYPE_CHECKING:
+    from actors.run.core import Run
+    from actors.run.events import ExportAppended, RunError
+
+_MICROSECOND: Final = 1000
+_DELTA_MESSAGE: Final = 160  # the record has all of it; a delta stays under 2 KiB in any script
+
+
+class ErrorView(TypedDict):
+    """An error on the wire."""
+
+    code: str
+    message: str
+    details: dict[str, Any] | None
+    retriable: bool
+
+
+class RunRecord(TypedDict):
+    """The authoritative record of a run (Run protocol, section 5.1, and ours after it)."""
+
+    run_id: str
+    plugin_id: str
+    entry_id: str
+    status: str
+    created_at: float
+    updated_at: float
+    task_id: str | None
+    trace_id: str | None
+    idempotency_key: str | None
+    root_run_id: str
+    parent_run_id: str | None
+    attempt: int
+    started_at: float | None
+    finished_at: float | None
+    progress: float | None
+    cancel_requested: bool
+    cancel_reason: str | None
+    cancel_requested_at: float | None
+    error: ErrorView | None
+    result_refs: list[ExportRef]
+    message: str | None
+    stage: str | None
+    session_id: str | None
+    deadline: float | None
+    questions: list[str]
+
+
+class ExportRef(TypedDict):
+    """A reference to an export item of the same run."""
+
+    export_item_id: str
+
+
+class RunDelta(TypedDict):
+    """A change of a run, small enough to send to everybody."""
+
+    op: str
+    run_id: str
+    status: str
+    progress: float | None
+    stage: str | None
+    message: str | None
+    updated_at: float
+
+
+def seconds(nanoseconds: int) -> float:
+    """Give a time as epoch seconds, to the microsecond."""
+    return nanoseconds // _MICROSECOND / 1_000_000
+
+
+def export_item_id(run_id: str, number: int) -> str:
+    """Name an item: unique everywhere, and in the order of the run."""
+    return f"{run_id}.{number}"
+
+
+def record(run: Run, updated_at: int) -> RunRecord:
+    """Give the record of a run whose newest event was committed at ``updated_at``."""
+    created, cancel = run.created, run.cancel
+    return {
+        "run_id": created.run_id,
+        "plugin_id": created.plugin_id,
+        "entry_id": created.entry_id,
+        "status": run.status.value,
+        "created_at": seconds(created.at),
+        "updated_at": seconds(updated_at),
+        "task_id": created.task_id,
+        "trace_id": created.trace_id,
+        "idempotency_key": created.idempotency_key,
+        "root_run_id": created.root_run_id,
+        "parent_run_id": created.parent_run_id,
+        "attempt": created.attempt,
+        "started_at": _maybe_seconds(run.started_at),
+        "finished_at": _maybe_seconds(run.finished_at),
+        "progress": run.progress,
+        "cancel_requested": cancel is not None,
+        "cancel_reason": cancel.reason if cancel else None,
+        "cancel_requested_at": seconds(cancel.at) if cancel else None,
+        "error": error_view(run.error),
+        "result_refs": [{"export_item_id": export_item_id(created.run_id, n)} for n in run.result],
+        "message": run.message,
+        "stage": run.stage,
+        "session_id": created.session_id,
+        "deadline": _maybe_seconds(run.deadline),
+        "questions": sorted(run.open_questions),
+    }
+
+
+def error_view(error: RunError | None) -> ErrorView | None:
+    """Give an error as the wire has it."""
+    if error is None:
+        return None
+    return {
+        "code": error.code,
+        "message": error.message,
+        "details": error.details,
+        "retriable": error.retriable,
+    }
+
+
+def delta(run: Run, updated_at: int, *, is_new: bool) -> RunDelta:
+    """Give the change that brought a run to where it is."""
+    return {
+        "op": "add" if is_new else "change",
+        "run_id": run.created.run_id,
+        "status": run.status.value,
+        "progress": run.progress,
+        "stage": run.stage,
+        "message": None if run.message is None else run.message[:_DELTA_MESSAGE],
+        "updated_at": seconds(updated_at),
+    }
+
+
+def export_item(run_id: str, export: ExportAppended) -> dict[str, Any]:
+    """Give an export item as the wire has it: its own content field and what describes it."""
+    content = getattr(export, EXPORT_FIELDS[export.type])
+    if isinstance(content, bytes):
+        content = b64encode(content).decode("ascii")
+    return {
+        "export_item_id": export_item_id(run_id, export.number),
+        "run_id": run_id,
+        "type": export.type,
+        "created_at": seconds(export.at),
+        "description": export.description,
+        EXPORT_FIELDS[export.type]: content,
+        "mime": export.mime,
+        "metadata": export.metadata or {},
+    }
+
+
+def _maybe_seconds(nanoseconds: int | None) -> float | None:
+    return None if nanoseconds is None else seconds(nanoseconds)
