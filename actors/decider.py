@@ -7,10 +7,11 @@ stream, live as well as in the past.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from eventlog.record import FieldValue
 from eventlog.registry import EventRegistry
 
 State = TypeVar("State")
@@ -25,6 +26,8 @@ class Decider(Generic[State, Command, Event]):
     initial: State | None
     decide: Callable[[State, Command], tuple[Event, ...]]
     evolve: Callable[[State | None, Event], State]
+    describe: Callable[[State | None, State], Mapping[str, FieldValue]]  # what followers filter by
+    is_over: Callable[[State], bool]  # the state after which the stream is sealed
     events: EventRegistry
     fold: str  # the version of ``evolve``: snapshots made by another are not used
 

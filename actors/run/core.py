@@ -49,6 +49,7 @@ from actors.run.events import (
 )
 from actors.run.output import check_output
 from actors.run.status import CancelIntent, CancelMode, Outcome, Status
+from eventlog.record import FieldValue
 
 FOLD: Final = "run-1"  # the version of this fold; snapshots of another are not used
 MAX_IDLE_ACTIVATIONS: Final = 3
@@ -317,10 +318,24 @@ def _over(run: Run, event: RunEnded) -> Run:
     )
 
 
+def describe(before: Run | None, after: Run) -> dict[str, FieldValue]:
+    """Give the fields that followers of runs filter by: whose it is, and where it stands now."""
+    return {
+        "tenant": after.created.tenant,
+        "plugin_id": after.created.plugin_id,
+        "entry_id": after.created.entry_id,
+        "task_id": after.created.task_id,
+        "status": after.status.value,
+        "changed": before is None or before.status is not after.status,
+    }
+
+
 RUN: Final = Decider(
     initial=None,
     decide=decide,
     evolve=evolve,
+    describe=describe,
+    is_over=lambda run: run.status.is_terminal,
     events=RUN_EVENTS,
     fold=FOLD,
 )

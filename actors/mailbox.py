@@ -1,0 +1,279 @@
+"""The mailbox: one actor, one task, one stream.
+
+The loop takes all asks that wait, decides each on the state folded so far, folds what follows, and
+appends once. Only then are the askers answered: what they hear is on disk. Between the append's
+return and the answers there is no checkpoint, and whoever took an ask settles it, whatever happens:
+nobody waits for a dead actor.
+
+Folding comes before writing, so an ``evolve`` that fails leaves the log untouched. A conflict means
+that the log knows more than the actor: fold again, decide again. Any other failure of the log ends
+the actor and is its supervisor's business.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+
+import trio
+
+from actors.errors import Refusal
+from actors.folded import Folded
+from eventlog.append import Append, StreamWrite
+from eventlog.errors import Conflict, EventLogError, Overloaded, Unavailable
+from eventlog.record import Metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from actors.decider import Decider
+    from eventlog.append import Receipt
+    from eventlog.log import Page
+    from eventlog.record import Mark, NewEvent, Record
+    from eventlog.snapshots import Snapshot
+
+State = TypeVar("State")
+Command = TypeVar("Command")
+Event = TypeVar("Event")
+
+MAX_MAIL: Final = 256  # asks that may wait for one actor; an actor answers in milliseconds
+BATCH: Final = 64
+TRIES: Final = 5
+
+
+class Gone(Exception):
+    """The actor is no longer there. Ask its successor."""
+
+
+class NoSuchActor(Exception):
+    """Its stream does not exist."""
+
+
+class Crashed(Exception):
+    """The actor's own rules failed on this command. It starts again from the log."""
+
+
+class Log(Protocol):
+    """What an actor needs of the log."""
+
+    async def append(self, append: Append, *, new_work: bool = False) -> Receipt:
+        """Write records; return when they are on disk."""
+
+    async def read_stream(self, stream: str, *, after: int = 0) -> Page:
+        """Read a stream's records after a version."""
+
+    async def load_snapshot(
+        self, stream: str, fold: str, *, at: Mark | None = None
+    ) -> Snapshot | None:
+        """Find the newest usable snapshot of a stream."""
+
+
+@dataclass(eq=False, slots=True)
+class _Ask(Generic[State, Command]):
+    """A command, who sends it, what is to be written with it, and the answer."""
+
+    command: Command
+    principal: str | None
+    also: Sequence[StreamWrite]
+    new_work: bool
+    answered: trio.Event = field(default_factory=trio.Event)
+    answer: Folded[State] | BaseException | None = None
+
+    def settle(self, answer: Folded[State] | BaseException) -> None:
+        """Answer, once."""
+        if self.answer is None:
+            self.answer = answer
+            self.answered.set()
+
+
+class Actor(Generic[State, Command, Event]):
+    """A stream that thinks."""
+
+    def __init__(
+        self,
+        decider: Decider[State, Command, Event],
+        stream: str,
+        *,
+        log: Log,
+        new_id: Callable[[], bytes],
+    ) -> None:
+        """Nothing is read before ``run``."""
+        self.stream = stream
+        self._decider = decider
+        self._log = log
+        self._new_id = new_id
+        self._mail: deque[_Ask[State, Command]] = deque()  # bounded by MAX_MAIL
+        self._arrived = trio.Event()
+        self._closed = False
+        self.folded: Folded[State] | None = None
+
+    async def ask(
+        self,
+        command: Command,
+        *,
+        principal: str | None = None,
+        also: Sequence[StreamWrite] = (),
+        new_work: bool = False,
+    ) -> Folded[State]:
+        """Send a command; return the state after it, once that is on disk.
+
+        ``also`` are writes to streams that this very append creates, or that have no actor.
+        """
+        if self._closed:
+            raise Gone(self.stream)
+        if len(self._mail) >= MAX_MAIL:
+            raise Overloaded(len(self._mail))
+        ask: _Ask[State, Command] = _Ask(command, principal, also, new_work)
+        self._mail.append(ask)
+        self._arrived.set()
+        try:
+            await ask.answered.wait()
+        except trio.Cancelled:
+            if ask in self._mail:
+                self._mail.remove(ask)
+            raise
+        if isinstance(ask.answer, BaseException):
+            raise ask.answer
+        assert ask.answer is not None  # noqa: S101 - answered
+        return ask.answer
+
+    async def run(self, *, idle: float) -> None:
+        """Fold the stream and answer asks, until none has come for ``idle`` seconds."""
+        try:
+            self.folded = await self._fold(None)
+            while await self._has_mail(idle):
+                await self._handle(self._take())
+        except NoSuchActor as error:
+            self._close(error)
+        finally:
+            self._close(Gone(self.stream))
+
+    def _close(self, reason: Exception) -> None:
+        """Take no more mail and settle what is there. In the same stretch nobody can get in."""
+        self._closed = True
+        while self._mail:
+            self._mail.popleft().settle(reason)
+
+    async def _has_mail(self, idle: float) -> bool:
+        if not self._mail:
+            self._arrived = trio.Event()
+            with trio.move_on_after(idle):
+                await self._arrived.wait()
+        return bool(self._mail)
+
+    def _take(self) -> list[_Ask[State, Command]]:
+        """Take what waits; an ask that writes elsewhere too is taken alone."""
+        taken = [self._mail.popleft()]
+        while self._mail and len(taken) < BATCH and not taken[-1].also and not self._mail[0].also:
+            taken.append(self._mail.popleft())
+        return taken
+
+    # Deciding and writing
+
+    async def _handle(self, asks: list[_Ask[State, Command]]) -> None:
+        try:
+            for _ in range(TRIES - 1):
+                try:
+                    return await self._decide_and_append(asks)
+                except Conflict as conflict:
+                    await self._after_conflict(asks, conflict)
+            await self._decide_and_append(asks)
+        except (Conflict, Unavailable) as error:
+            _settle_all(asks, error)  # nothing was written and nothing is wrong with the actor
+        except EventLogError as error:
+            _settle_all(asks, error)
+            raise
+        finally:
+            _settle_all(asks, Gone(self.stream))
+
+    async def _after_conflict(self, asks: list[_Ask[State, Command]], conflict: Conflict) -> None:
+        """Fold what others wrote. An ask whose own extra writes conflict hears of it."""
+        if asks[0].also and not self._is_mine(conflict):
+            asks[0].settle(conflict)
+            asks.clear()
+        self.folded = await self._fold(self.folded)
+
+    def _is_mine(self, conflict: Conflict) -> bool:
+        return getattr(conflict, "stream", None) == self.stream
+
+    async def _decide_and_append(self, asks: list[_Ask[State, Command]]) -> None:
+        folded = self.folded
+        assert folded is not None  # noqa: S101 - run() has folded
+        decided: list[_Ask[State, Command]] = []
+        events: list[NewEvent] = []
+        also: list[StreamWrite] = []
+        state = folded.state
+        for ask in asks:
+            try:
+                state = self._decide(state, ask, events)
+            except Refusal as refusal:
+                ask.settle(refusal)
+            except Exception as error:
+                ask.settle(Crashed(f"{type(ask.command).__name__} broke {self.stream}: {error!r}"))
+                raise
+            else:
+                decided.append(ask)
+                also.extend(ask.also)
+        if events:
+            seal = self._decider.is_over(state)
+            write = StreamWrite(self.stream, folded.version, events, folded.scope, seal)
+            also.insert(0, write)
+        if also:
+            new_work = any(ask.new_work for ask in asks)
+            receipt = await self._log.append(Append(also), new_work=new_work)
+            folded = self._after(folded, state, receipt.records)
+        self.folded = folded
+        for ask in decided:
+            ask.settle(folded)
+
+    def _decide(self, state: State, ask: _Ask[State, Command], events: list[NewEvent]) -> State:
+        """Decide one ask on the state so far; add its events, give the state after them."""
+        mine: list[NewEvent] = []
+        for event in self._decider.decide(state, ask.command):
+            after = self._decider.evolve(state, event)
+            fields = self._decider.describe(state, after)
+            mine.append(
+                self._decider.events.encode(
+                    event,
+                    event_id=self._new_id(),
+                    event_time=event.at,  # type: ignore[attr-defined]
+                    metadata=Metadata(principal=ask.principal, fields=fields),
+                )
+            )
+            state = after
+        events.extend(mine)
+        return state
+
+    def _after(
+        self, folded: Folded[State], state: State, records: Sequence[Record]
+    ) -> Folded[State]:
+        mine = [record for record in records if record.stream == self.stream]
+        if not mine:
+            return folded
+        last = mine[-1]
+        return Folded(state, last.version, last.mark, last.commit_time, folded.scope)
+
+    # Folding
+
+    async def _fold(self, folded: Folded[State] | None) -> Folded[State]:
+        """Fold the rest of the stream onto what is known, or all of it."""
+        state = folded.state if folded else self._decider.initial
+        version = folded.version if folded else 0
+        while True:
+            page = await self._log.read_stream(self.stream, after=version)
+            for record in page.records:
+                state = self._decider.evolve(state, self._decider.events.decode(record))
+                version = record.version
+                folded = Folded(state, version, record.mark, record.commit_time, record.scope)
+            if not page.more:
+                break
+        if folded is None:
+            raise NoSuchActor(self.stream)
+        return folded
+
+
+def _settle_all(asks: Sequence[_Ask[State, Command]], answer: BaseException) -> None:
+    for ask in asks:
+        ask.settle(answer)
