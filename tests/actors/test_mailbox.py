@@ -94,12 +94,12 @@ class World:
         self.actor = Actor(
             COUNTER, "counter/1", log=self.log, new_id=lambda: self.env.new_id().bytes
         )
-        self.nursery.start_soon(self.run, idle)
+        self.nursery.start_soon(self.run, self.actor, idle)
 
-    async def run(self, idle: float) -> None:
+    async def run(self, actor: Actor[int, Count, Counted], idle: float) -> None:
         """Run the actor; a supervisor would look at its failure."""
         with suppress(ZeroDivisionError):
-            await self.actor.run(idle=idle)
+            await actor.run(idle=idle)
 
     @property
     def stored(self) -> list[Record]:

@@ -1,0 +1,82 @@
+"""What earlier activations of a run have recorded, for the one that goes on from there.
+
+The same stream as the run's own state, folded for another purpose: an entry that is called again
+finds its steps, sleeps, questions and children by name, and its exports by key or by being the n-th
+equal one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Final
+
+from actors.run.events import (
+    Answered,
+    ChildStarted,
+    ExportAppended,
+    QuestionAsked,
+    SleepBegun,
+    StepFailed,
+    StepRecorded,
+)
+from eventlog import cbor
+
+if TYPE_CHECKING:
+    from actors.run.events import RunEvent
+
+NOT_RECORDED: Final = object()
+
+
+@dataclass(slots=True)
+class History:
+    """Recorded facts by the name of their step. Filled by ``add`` in the order of the stream."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    failures: dict[str, StepFailed] = field(default_factory=dict)
+    sleeps: dict[str, int] = field(default_factory=dict)
+    questions: dict[str, str] = field(default_factory=dict)  # step -> question id
+    answers: dict[str, Any] = field(default_factory=dict)  # question id -> answer
+    children: dict[str, str] = field(default_factory=dict)  # step -> run id
+    keyed: dict[str, int] = field(default_factory=dict)  # export key -> number
+    equal: dict[tuple[str, int], int] = field(default_factory=dict)  # n-th equal one -> number
+    last: str | None = None  # the step recorded last: until it is reached, reports are muted
+
+    def add(self, event: RunEvent) -> None:
+        """Take an event in."""
+        match event:
+            case StepRecorded(step=step, value=value):
+                self.values[step] = value
+                self.last = step
+            case StepFailed(step=step):
+                self.failures[step] = event
+            case SleepBegun(step=step, until=until):
+                self.sleeps[step] = until
+                self.last = step
+            case QuestionAsked(step=step, question_id=question_id):
+                self.questions[step] = question_id
+                self.last = step
+            case Answered(question_id=question_id, answer=answer):
+                self.answers[question_id] = answer
+            case ChildStarted(step=step, child_run_id=child):
+                self.children[step] = child
+                self.last = step
+            case ExportAppended():
+                self._add_export(event)
+            case _:
+                pass
+
+    def _add_export(self, event: ExportAppended) -> None:
+        if event.key is not None:
+            self.keyed[event.key] = event.number
+        self.equal[event.fingerprint, event.occurrence] = event.number
+
+    @property
+    def exports(self) -> int:
+        """How many items there are."""
+        return max(self.equal.values(), default=0)
+
+
+def fingerprint(kind: str, content: Any) -> str:  # noqa: ANN401 - any content of an export
+    """Tell equal exports from different ones by type and content."""
+    return blake2b(cbor.encode([kind, content]), digest_size=12).hexdigest()
