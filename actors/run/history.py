@@ -40,6 +40,7 @@ class History:
     children: dict[str, str] = field(default_factory=dict)  # step -> run id
     keyed: dict[str, int] = field(default_factory=dict)  # export key -> number
     equal: dict[tuple[str, int], int] = field(default_factory=dict)  # n-th equal one -> number
+    exports: int = 0
     last: str | None = None  # the step recorded last: until it is reached, reports are muted
 
     def add(self, event: RunEvent) -> None:
@@ -67,14 +68,11 @@ class History:
                 pass
 
     def _add_export(self, event: ExportAppended) -> None:
+        self.exports = event.number
         if event.key is not None:
             self.keyed[event.key] = event.number
-        self.equal[event.fingerprint, event.occurrence] = event.number
-
-    @property
-    def exports(self) -> int:
-        """How many items there are."""
-        return max(self.equal.values(), default=0)
+        else:
+            self.equal[event.fingerprint, event.occurrence] = event.number
 
 
 def fingerprint(kind: str, content: Any) -> str:  # noqa: ANN401 - any content of an export

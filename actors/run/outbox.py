@@ -1,0 +1,146 @@
+"""The outbox: what an execution has put out and not yet handed over.
+
+Progress and stage are thinned: the latest value waits for its window, and the last one always
+leaves. Log lines beyond a bound are counted and dropped. Exports and results are never dropped; one
+that an earlier activation has recorded is recognised and not put out again. Pure: whoever calls
+says what time it is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from actors.errors import Invalid
+from actors.run.events import (
+    ExportAppended,
+    LogBatch,
+    LogLine,
+    ProgressReported,
+    ResultMarked,
+    StageChanged,
+)
+from actors.run.history import History, fingerprint
+from actors.run.output import check_output
+
+if TYPE_CHECKING:
+    from actors.run.events import Output
+
+WINDOW: Final = 100_000_000  # nanoseconds between two reports of one run, at least
+LONG_RUN: Final = 1000  # a run that has lasted long reports at most so often in its life
+MAX_LINES: Final = 200  # log lines that wait; more in one flush are dropped and counted
+MAX_LINE: Final = 2000  # characters of a log line
+MAX_ITEMS: Final = 64  # exports that wait; more make the entry wait
+MAX_BYTES: Final = 256 << 10
+
+
+class Outbox:
+    """Outputs that wait for the next flush."""
+
+    def __init__(self, history: History, started_at: int) -> None:
+        """Begin with what earlier activations recorded. Reports are muted until its last step."""
+        self._history = history
+        self._started_at = started_at
+        self._progress: ProgressReported | None = None
+        self._stage: StageChanged | None = None
+        self._lines: list[LogLine] = []
+        self._dropped = 0
+        self._items: list[Output] = []
+        self._bytes = 0
+        self._exports = history.exports
+        self._occurrences: dict[str, int] = {}
+        self._keyed = dict(history.keyed)
+        self._next_report = 0
+        self.muted = history.last is not None
+
+    # What the entry puts out
+
+    def progress(self, progress: float, message: str | None, now: int) -> None:
+        """Report progress; the latest report wins."""
+        report = ProgressReported(progress=progress, message=message, at=now)
+        check_output(report, 0)
+        if not self.muted:
+            self._progress = ProgressReported(progress=float(progress), message=message, at=now)
+
+    def stage(self, stage: str, message: str | None, now: int) -> None:
+        """Name what the work is doing; the latest name wins."""
+        change = StageChanged(stage=stage, message=message, at=now)
+        check_output(change, 0)
+        if not self.muted:
+            self._stage = change
+
+    def log(self, level: str, text: str, now: int) -> None:
+        """Log a line; surplus lines are counted and dropped."""
+        if len(self._lines) >= MAX_LINES:
+            self._dropped += 1
+        else:
+            self._lines.append(LogLine(level=level, text=text[:MAX_LINE], at=now))
+
+    def export(self, kind: str, content: Any, now: int, **more: Any) -> int:  # noqa: ANN401
+        """Put out an item; give its number, which is an old one if it was recorded before."""
+        key = more.get("key")
+        mark = fingerprint(kind, content)
+        known, occurrence = self._known(key, mark)
+        if known is not None:
+            return known
+        number = self._exports + 1
+        item = ExportAppended(
+            number=number,
+            type=kind,
+            fingerprint=mark,
+            occurrence=occurrence,
+            at=now,
+            **{kind: content},
+            **more,
+        )
+        check_output(item, self._exports)
+        self._exports = number
+        if key is not None:
+            self._keyed[key] = number
+        self._items.append(item)
+        self._bytes += len(content) if isinstance(content, str | bytes) else 1000
+        return number
+
+    def result(self, numbers: tuple[int, ...], now: int) -> None:
+        """Mark the result; the latest marking counts."""
+        marked = ResultMarked(items=numbers, at=now)
+        check_output(marked, self._exports)
+        self._items.append(marked)
+
+    def _known(self, key: str | None, mark: str) -> tuple[int | None, int]:
+        if key is not None:
+            if not key:
+                raise Invalid("an export's key is empty")
+            return self._keyed.get(key), 0
+        occurrence = self._occurrences[mark] = self._occurrences.get(mark, 0) + 1
+        return self._history.equal.get((mark, occurrence)), occurrence
+
+    # What leaves
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the entry has to wait before it exports more."""
+        return len(self._items) >= MAX_ITEMS or self._bytes >= MAX_BYTES
+
+    def due(self, now: int) -> int | None:
+        """When the next flush is worth it; None if nothing waits."""
+        if self._items or self._lines:
+            return now
+        if self._progress or self._stage:
+            return max(now, self._next_report)
+        return None
+
+    def take(self, now: int, *, last: bool = False) -> tuple[Output, ...]:
+        """Take what may leave now; with ``last``, everything."""
+        taken: list[Output] = []
+        if self._lines:
+            taken.append(LogBatch(lines=tuple(self._lines), dropped=self._dropped, at=now))
+        taken.extend(self._items)
+        if last or now >= self._next_report:
+            reports = [report for report in (self._stage, self._progress) if report is not None]
+            if reports:
+                taken.extend(reports)
+                self._next_report = now + max(WINDOW, (now - self._started_at) // LONG_RUN)
+            self._stage = self._progress = None
+        self._lines, self._dropped = [], 0
+        self._items, self._bytes = [], 0
+        return tuple(taken)
