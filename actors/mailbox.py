@@ -74,7 +74,7 @@ class Log(Protocol):
 class _Ask(Generic[State, Command]):
     """A command, who sends it, what is to be written with it, and the answer."""
 
-    command: Command
+    command: Command | None  # None: just look
     principal: str | None
     also: Sequence[StreamWrite]
     new_work: bool
@@ -98,12 +98,14 @@ class Actor(Generic[State, Command, Event]):
         *,
         log: Log,
         new_id: Callable[[], bytes],
+        on_change: Callable[[Folded[State]], None] = lambda _: None,
     ) -> None:
-        """Nothing is read before ``run``."""
+        """Nothing is read before ``run``. ``on_change`` hears of each append, before the askers."""
         self.stream = stream
         self._decider = decider
         self._log = log
         self._new_id = new_id
+        self._on_change = on_change
         self._mail: deque[_Ask[State, Command]] = deque()  # bounded by MAX_MAIL
         self._arrived = trio.Event()
         self._closed = False
@@ -121,11 +123,13 @@ class Actor(Generic[State, Command, Event]):
 
         ``also`` are writes to streams that this very append creates, or that have no actor.
         """
+        return await self._post(_Ask(command, principal, also, new_work))
+
+    async def _post(self, ask: _Ask[State, Command]) -> Folded[State]:
         if self._closed:
             raise Gone(self.stream)
         if len(self._mail) >= MAX_MAIL:
             raise Overloaded(len(self._mail))
-        ask: _Ask[State, Command] = _Ask(command, principal, also, new_work)
         self._mail.append(ask)
         self._arrived.set()
         try:
@@ -138,6 +142,10 @@ class Actor(Generic[State, Command, Event]):
             raise ask.answer
         assert ask.answer is not None  # noqa: S101 - answered
         return ask.answer
+
+    async def look(self) -> Folded[State]:
+        """Give the state as it is on disk, after everything that was asked before."""
+        return await self._post(_Ask(None, None, (), new_work=False))
 
     async def run(self, *, idle: float) -> None:
         """Fold the stream and answer asks, until none has come for ``idle`` seconds."""
@@ -224,6 +232,7 @@ class Actor(Generic[State, Command, Event]):
             new_work = any(ask.new_work for ask in asks)
             receipt = await self._log.append(Append(also), new_work=new_work)
             folded = self._after(folded, state, receipt.records)
+            self._on_change(folded)
         self.folded = folded
         for ask in decided:
             ask.settle(folded)
@@ -231,6 +240,8 @@ class Actor(Generic[State, Command, Event]):
     def _decide(self, state: State, ask: _Ask[State, Command], events: list[NewEvent]) -> State:
         """Decide one ask on the state so far; add its events, give the state after them."""
         mine: list[NewEvent] = []
+        if ask.command is None:
+            return state
         for event in self._decider.decide(state, ask.command):
             after = self._decider.evolve(state, event)
             fields = self._decider.describe(state, after)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar, get_type_hints
+from typing import Any, Final, TypeVar, get_type_hints, overload
 
 import msgspec
 
@@ -77,13 +77,19 @@ class Plugin:
     limit: int | None = None  # how many of its runs may run at once
 
 
+@overload
+def entry(fn: Function) -> Function: ...
+@overload
+def entry(
+    *, id: str | None = None, timeout: float | None = None, resumes: bool = True
+) -> Callable[[Function], Function]: ...
 def entry(
     fn: Function | None = None,
     *,
     id: str | None = None,  # noqa: A002 - it is the entry's id, and a keyword only
     timeout: float | None = None,
     resumes: bool = True,
-) -> Any:  # noqa: ANN401 - with or without parentheses
+) -> Function | Callable[[Function], Function]:
     """Declare a method of a plugin as an entry (a decorator, with or without arguments)."""
     options = EntryOptions(id=id, timeout=timeout, resumes=resumes)
 

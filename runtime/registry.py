@@ -16,7 +16,7 @@ from actors.mailbox import Actor, Gone
 from eventlog.errors import LogClosed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from actors.decider import Decider
     from actors.folded import Folded
@@ -42,12 +42,14 @@ class Registry(Generic[State, Command, Event]):
         log: EventLog,
         env: Env,
         idle: float = IDLE,
+        on_change: Callable[[Folded[State]], None] = lambda _: None,
     ) -> None:
-        """Nothing lives before ``run``."""
+        """Nothing lives before ``run``. ``on_change`` hears of every append of every actor."""
         self._decider = decider
         self._log = log
         self._env = env
         self._idle = idle
+        self._on_change = on_change
         self._live: dict[str, Actor[State, Command, Event]] = {}
         self._nursery: trio.Nursery | None = None
         self.started = 0  # how many actors were started, for those who count
@@ -57,7 +59,10 @@ class Registry(Generic[State, Command, Event]):
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             task_status.started()
-            await trio.sleep_forever()
+            try:
+                await trio.sleep_forever()
+            finally:
+                self._nursery = None
 
     async def ask(
         self,
@@ -77,6 +82,14 @@ class Registry(Generic[State, Command, Event]):
             except Gone:
                 await trio.lowlevel.checkpoint()
 
+    async def look(self, stream: str) -> Folded[State]:
+        """Give the state of an actor, after everything that was asked before."""
+        while True:
+            try:
+                return await self._actor(stream).look()
+            except Gone:
+                await trio.lowlevel.checkpoint()
+
     def peek(self, stream: str) -> Folded[State] | None:
         """Give what a live actor knows, if there is one."""
         actor = self._live.get(stream)
@@ -93,7 +106,11 @@ class Registry(Generic[State, Command, Event]):
             if self._nursery is None:
                 raise LogClosed("the registry is not running")
             actor = self._live[stream] = Actor(
-                self._decider, stream, log=self._log, new_id=self._new_id
+                self._decider,
+                stream,
+                log=self._log,
+                new_id=self._new_id,
+                on_change=self._on_change,
             )
             self.started += 1
             self._nursery.start_soon(self._supervise, actor, name=stream)

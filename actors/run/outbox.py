@@ -51,6 +51,7 @@ class Outbox:
         self._keyed = dict(history.keyed)
         self._next_report = 0
         self.muted = history.last is not None
+        self.marked_a_result = False
 
     # What the entry puts out
 
@@ -105,6 +106,7 @@ class Outbox:
         marked = ResultMarked(items=numbers, at=now)
         check_output(marked, self._exports)
         self._items.append(marked)
+        self.marked_a_result = True
 
     def _known(self, key: str | None, mark: str) -> tuple[int | None, int]:
         if key is not None:

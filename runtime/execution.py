@@ -1,0 +1,343 @@
+"""One activation of a run: the entry is called, and what it does goes into the log.
+
+An execution is a guest of its run. Everything it says carries its epoch; when it is refused because
+another has taken over, it stops and says nothing more. It ends the run with one command that holds
+its last outputs and its outcome.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import trio
+
+from actors.errors import Fenced
+from actors.run.commands import Deactivate, Deliver, Finish, RequestCancel
+from actors.run.core import canceled, timed_out
+from actors.run.events import RunError
+from actors.run.outbox import Outbox
+from actors.run.status import CancelIntent, CancelMode, Outcome
+from eventlog import cbor
+from eventlog.errors import CodecError
+from runtime.contract import PluginError, RunCancelled
+from runtime.current_run import CurrentRun, error_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from actors.folded import Folded
+    from actors.run.commands import RunCommand
+    from actors.run.core import Run
+    from actors.run.events import ChildStarted, Output
+    from actors.run.history import History
+    from eventlog.append import StreamWrite
+    from eventlog.env import Env
+    from runtime.plugin import Entry
+
+FLUSH_AFTER: Final = 0.05  # seconds an output waits for company
+_NANOSECONDS: Final = 1_000_000_000
+
+
+class Desk(Protocol):
+    """What an execution needs of its host."""
+
+    env: Env
+    cancel_grace: float
+
+    async def ask(
+        self, run_id: str, command: RunCommand, *, also: Sequence[StreamWrite] = ()
+    ) -> Folded[Run]:
+        """Ask the run's actor."""
+
+    async def start_child(
+        self,
+        parent: Run,
+        started: ChildStarted,
+        command: Deliver,
+        plugin_id: str,
+        entry_id: str,
+        args: dict[str, Any],
+    ) -> None:
+        """Create a child run in the same append as a delivery of its parent."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """What an entry gets as its first argument."""
+
+    run: CurrentRun
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    outcome: Outcome
+    error: RunError | None = None
+
+
+class Execution:
+    """An entry at work, under one epoch of its run."""
+
+    def __init__(self, desk: Desk, folded: Folded[Run], entry: Entry, history: History) -> None:
+        """Begin where the history ends. The run has just been activated."""
+        self.run = folded.state
+        self.history = history
+        self.epoch = folded.state.epoch
+        self._desk = desk
+        self._entry = entry
+        self._started_at = self.run.started_at or 0
+        self.outbox = Outbox(history, self._started_at)
+        self._work = trio.CancelScope()
+        self._handing_over = trio.StrictFIFOLock()
+        self._changed = trio.Event()
+        self._room = trio.Event()
+        self._nursery: trio.Nursery | None = None
+        self._flushing = False
+        self._escalating = False
+        self._fenced = False
+        self._draining = False
+        self._ended = False
+
+    # Its life
+
+    async def execute(self) -> None:
+        """Call the entry and end the run, unless another activation takes over meanwhile."""
+        async with trio.open_nursery() as self._nursery:
+            self._look_at(self.run)
+            ending = await self._call()
+            self._nursery.cancel_scope.cancel()
+        if self._fenced or self._ended:
+            return
+        with trio.CancelScope(shield=True):
+            await self._end(ending)
+
+    async def _call(self) -> _Ending:
+        context = RunContext(CurrentRun(self))
+        if self.run.deadline is not None:
+            left = (self.run.deadline - self.now()) / _NANOSECONDS
+            self._work.deadline = trio.current_time() + left
+        ending = _Ending(Outcome.SUCCEEDED)
+        with self._work:
+            try:
+                args = self._entry.check(self.run.created.args)
+                value = await self._entry.handler(context, **args)
+                ending = self._value_returned(value)
+            except Exception as error:  # noqa: BLE001 - the edge of an entry: its failure is its end
+                ending = self._failed(error)
+        if self._work.cancelled_caught:
+            return self._interrupted()
+        return ending
+
+    async def _end(self, ending: _Ending) -> None:
+        async with self._handing_over:
+            now = self.now()
+            try:
+                if self._draining:
+                    outputs = self.outbox.take(now, last=True)
+                    if outputs:
+                        await self._ask(Deliver(epoch=self.epoch, outputs=outputs, at=now))
+                    await self._ask(Deactivate(epoch=self.epoch, at=now))
+                    return
+                await self._ask(
+                    Finish(
+                        epoch=self.epoch,
+                        outcome=ending.outcome,
+                        error=ending.error,
+                        outputs=self.outbox.take(now, last=True),
+                        at=now,
+                    )
+                )
+                self._ended = True
+            except Fenced:
+                self._fenced = True
+
+    # How it ends
+
+    def _value_returned(self, value: Any) -> _Ending:  # noqa: ANN401 - whatever an entry returns
+        if isinstance(value, dict) and value.get("ok") is False and "error" in value:
+            return _Ending(Outcome.FAILED, _envelope_error(value["error"]))
+        if value is not None and not self.outbox.marked_a_result:
+            try:
+                cbor.check(value)
+            except CodecError as error:
+                text = f"the value that the entry returned cannot be recorded: {error}"
+                return _Ending(Outcome.FAILED, RunError(code="PLUGIN_ERROR", message=text))
+            number = self.outbox.export("json", value, self.now())
+            self.outbox.result((number,), self.now())
+        return _Ending(Outcome.SUCCEEDED)
+
+    def _failed(self, error: Exception) -> _Ending:
+        if _is_cancellation(error):
+            return _Ending(Outcome.CANCELED, canceled(self.cancel_reason))
+        return _Ending(Outcome.FAILED, error_of(_innermost(error)))
+
+    def _interrupted(self) -> _Ending:
+        cancel = self.run.cancel
+        if cancel is None or cancel.intent is CancelIntent.TIMEOUT:
+            return _Ending(Outcome.TIMEOUT, timed_out(self.run))
+        return _Ending(Outcome.CANCELED, canceled(cancel.reason))
+
+    # What its host tells it
+
+    def see(self, run: Run) -> None:
+        """Learn what has become of the run: an answer, a cancel request, its end."""
+        if run.epoch != self.epoch and not self._ended:
+            self._stop_silently()
+        self.run = run
+        self._changed.set()
+        self._changed = trio.Event()
+        self._look_at(run)
+
+    def drain(self) -> None:
+        """Stop without ending the run: the next host goes on from here."""
+        self._draining = True
+        self._work.cancel()
+
+    def _look_at(self, run: Run) -> None:
+        if run.cancel_mode is None or run.status.is_terminal or self._nursery is None:
+            return
+        if run.cancel_mode >= CancelMode.INTERRUPT:
+            self._work.cancel()
+        if not self._escalating:
+            self._escalating = True
+            self._nursery.start_soon(self._escalate)
+
+    async def _escalate(self) -> None:
+        """Give the entry time to obey, then interrupt it, then end the run without it."""
+        assert self.run.cancel is not None  # noqa: S101 - somebody asked
+        for mode in (CancelMode.INTERRUPT, CancelMode.FORCE):
+            await self._desk.env.sleep(self._desk.cancel_grace)
+            request = RequestCancel(by="host", mode=mode, at=self.now())
+            await self._ask(request)
+        with trio.CancelScope(shield=True):
+            await self._end(self._interrupted())
+
+    def _stop_silently(self) -> None:
+        self._fenced = True
+        if self._nursery is not None:
+            self._nursery.cancel_scope.cancel()
+
+    # What ctx.run needs
+
+    @property
+    def cancel_requested(self) -> bool:
+        """Whether the run was asked to end."""
+        return self.run.cancel is not None
+
+    @property
+    def cancel_reason(self) -> str | None:
+        """Why, if somebody said so."""
+        return self.run.cancel.reason if self.run.cancel else None
+
+    def now(self) -> int:
+        """Wall time."""
+        return self._desk.env.now()
+
+    def new_id(self) -> str:
+        """Mint an id."""
+        return str(self._desk.env.new_id())
+
+    def reached(self, step: str) -> None:
+        """Come by a recorded step; after the last of them reports are heard again."""
+        if step == self.history.last:
+            self.outbox.muted = False
+
+    def something_waits(self) -> None:
+        """See to it that the outbox is flushed soon."""
+        if not self._flushing and self._nursery is not None:
+            self._flushing = True
+            self._nursery.start_soon(self._flush)
+
+    async def room_for_exports(self) -> None:
+        """Wait while too many exports are on their way."""
+        while self.outbox.is_full:
+            self._room = trio.Event()
+            self.something_waits()
+            await self._room.wait()
+
+    async def hand_over(self, *outputs: Output) -> None:
+        """Put outputs into the log, with all that waits, and return when they are there."""
+        async with self._handing_over:
+            now = self.now()
+            delivered = (*self.outbox.take(now), *outputs)
+            self._room.set()
+            if delivered:
+                await self._say(Deliver(epoch=self.epoch, outputs=delivered, at=now))
+
+    async def start_child(
+        self, started: ChildStarted, plugin_id: str, entry_id: str, args: dict[str, Any]
+    ) -> None:
+        """Put the start of a child into the log, together with the child."""
+        async with self._handing_over:
+            now = self.now()
+            outputs = (*self.outbox.take(now), started)
+            command = Deliver(epoch=self.epoch, outputs=outputs, at=now)
+            try:
+                await self._desk.start_child(self.run, started, command, plugin_id, entry_id, args)
+            except Fenced:
+                self._stop_silently()
+                await trio.sleep_forever()
+
+    async def sleep_until(self, instant: int) -> None:
+        """Sleep until a wall time; a cancel request ends it."""
+        while (left := instant - self.now()) > 0:
+            changed = self._changed
+            if self.cancel_requested:
+                raise RunCancelled(self.cancel_reason)
+            with trio.move_on_after(left / _NANOSECONDS):
+                await changed.wait()
+
+    async def answer_to(self, question_id: str) -> Any:  # noqa: ANN401 - whatever was answered
+        """Wait for an answer; a cancel request ends it."""
+        while question_id not in self.run.answers:
+            changed = self._changed
+            if self.cancel_requested:
+                raise RunCancelled(self.cancel_reason)
+            await changed.wait()
+        return self.run.answers[question_id]
+
+    async def _flush(self) -> None:
+        """Hand over what waits, a little later, until nothing waits."""
+        while True:
+            await self._desk.env.sleep(FLUSH_AFTER)
+            await self.hand_over()
+            due = self.outbox.due(self.now())
+            if due is None:
+                self._flushing = False
+                return
+            await self._desk.env.sleep(max(0, due - self.now()) / _NANOSECONDS)
+
+    async def _say(self, command: RunCommand) -> None:
+        """Say something as the execution in charge; when it no longer is, stop."""
+        try:
+            await self._ask(command)
+        except Fenced:
+            self._stop_silently()
+            await trio.sleep_forever()
+
+    async def _ask(self, command: RunCommand) -> None:
+        await self._desk.ask(self.run.created.run_id, command)
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(_is_cancellation, error.exceptions))
+    return isinstance(error, RunCancelled)
+
+
+def _innermost(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def _envelope_error(error: Any) -> RunError:  # noqa: ANN401 - whatever a plugin put there
+    if not isinstance(error, dict):
+        return RunError(code="PLUGIN_ERROR", message=str(error))
+    told = PluginError(
+        str(error.get("code", "PLUGIN_ERROR")),
+        str(error.get("message", "")),
+        details=error.get("details") if isinstance(error.get("details"), dict) else None,
+        retriable=error.get("retriable") is True,
+    )
+    return error_of(told)

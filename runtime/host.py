@@ -1,0 +1,273 @@
+"""The host: it executes runs, so many at a time, and takes up those of a host that is gone.
+
+A run is activated only when its entry is about to be called; until then it waits, visible as
+queued. With one writer per log the host is alone, so whatever it finds alive at start-up belongs to
+somebody who is not.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from actors.errors import NotNow
+from actors.run.commands import Activate, Finish, Recover, RequestCancel
+from actors.run.core import RUN
+from actors.run.events import RUN_EVENTS, RunCreated, RunError
+from actors.run.history import History
+from actors.run.status import CancelMode, Outcome
+from eventlog.append import StreamWrite
+from eventlog.errors import LogClosed
+from eventlog.record import Metadata
+from runtime.execution import Execution
+from runtime.registry import Registry
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+
+    from actors.folded import Folded
+    from actors.run.commands import Deliver, RunCommand
+    from actors.run.core import Run
+    from actors.run.events import ChildStarted, RunEvent
+    from eventlog.env import Env
+    from eventlog.log import EventLog
+    from runtime.plugin import Entry, Plugin
+
+CANCEL_GRACE: Final = 5.0  # seconds an entry gets to obey, and again after being interrupted
+DEFAULT_LIMIT: Final = 1000  # runs at once, on the whole host
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostLimits:
+    """How much runs at once, and how long an entry may take to obey."""
+
+    runs: int = DEFAULT_LIMIT
+    cancel_grace: float = CANCEL_GRACE
+
+
+def stream_of(run_id: str) -> str:
+    """Name the stream of a run."""
+    return f"run/{run_id}"
+
+
+class Host:
+    """Executes runs of its plugins."""
+
+    def __init__(
+        self,
+        env: Env,
+        log: EventLog,
+        plugins: Mapping[str, Plugin],
+        *,
+        limits: HostLimits | None = None,
+    ) -> None:
+        """Nothing runs before ``run``."""
+        self.env = env
+        self.log = log
+        self.plugins = plugins
+        self._limits = limits or HostLimits()
+        self.cancel_grace = self._limits.cancel_grace
+        self.name = str(env.new_id())
+        self.runs: Registry[Run, RunCommand, RunEvent] = Registry(
+            RUN, log=log, env=env, on_change=self._changed
+        )
+        self._waiting: dict[str, deque[str]] = {}  # plugin -> run ids, as many as were accepted
+        self._running: Counter[str] = Counter()
+        self._executions: dict[str, Execution] = {}
+        self._nursery: trio.Nursery | None = None
+        self._draining = False
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Execute what is dispatched, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self.runs.run)
+            self._nursery = nursery
+            task_status.started()
+            try:
+                await trio.sleep_forever()
+            finally:
+                self._nursery = None
+
+    async def ask(
+        self, run_id: str, command: RunCommand, *, also: Sequence[StreamWrite] = ()
+    ) -> Folded[Run]:
+        """Ask a run."""
+        return await self.runs.ask(stream_of(run_id), command, principal=self.name, also=also)
+
+    # Taking up
+
+    async def recover(self, run_ids: AsyncIterator[str]) -> int:
+        """Take up runs that have not ended; give how many will be executed again."""
+        taken = 0
+        async for run_id in run_ids:
+            run = (await self.runs.look(stream_of(run_id))).state
+            entry = self._entry(run)
+            command = Recover(
+                resumes=entry is not None and entry.resumes,
+                compatible=self._is_compatible(run),
+                at=self.env.now(),
+            )
+            run = (await self.ask(run_id, command)).state
+            if not run.status.is_terminal:
+                self.dispatch(run_id, run.created.plugin_id)
+                taken += 1
+        return taken
+
+    def dispatch(self, run_id: str, plugin_id: str) -> None:
+        """Execute a run when its turn comes."""
+        self._waiting.setdefault(plugin_id, deque()).append(run_id)
+        self._start_ready()
+
+    def drain(self) -> None:
+        """Start nothing more and let go of what runs, for the next host to go on."""
+        self._draining = True
+        for execution in list(self._executions.values()):
+            execution.drain()
+
+    @property
+    def running(self) -> int:
+        """How many runs are being executed."""
+        return self._running.total()
+
+    def _start_ready(self) -> None:
+        """Start what waits, plugin by plugin, as far as the limits allow."""
+        if self._nursery is None or self._draining:
+            return
+        for plugin_id in list(self._waiting):
+            waiting = self._waiting[plugin_id]
+            plugin = self.plugins.get(plugin_id)
+            limit = plugin.limit if plugin is not None and plugin.limit else self._limits.runs
+            while waiting and self._running[plugin_id] < limit and self.running < self._limits.runs:
+                self._running[plugin_id] += 1
+                self._nursery.start_soon(self._execute, waiting.popleft(), plugin_id)
+            if not waiting:
+                del self._waiting[plugin_id]
+
+    # Executing
+
+    async def _execute(self, run_id: str, plugin_id: str) -> None:
+        try:
+            await self._activate_and_execute(run_id)
+        except LogClosed:
+            pass  # this host is going down, and the log has said why
+        finally:
+            self._executions.pop(run_id, None)
+            self._running[plugin_id] -= 1
+            self._start_ready()
+
+    async def _activate_and_execute(self, run_id: str) -> None:
+        run = (await self.runs.look(stream_of(run_id))).state
+        plugin = self.plugins.get(run.created.plugin_id)
+        activate = Activate(
+            host=self.name,
+            epoch=run.epoch + 1,
+            plugin_version=plugin.version if plugin else "",
+            at=self.env.now(),
+        )
+        try:
+            folded = await self.ask(run_id, activate)
+        except NotNow:
+            return  # canceled before its turn came
+        entry = self._entry(run)
+        if entry is None:
+            await self._not_ready(run_id, folded.state)
+            return
+        history = await self._history(run_id) if folded.state.epoch > 1 else History()
+        execution = self._executions[run_id] = Execution(self, folded, entry, history)
+        await execution.execute()
+
+    async def _not_ready(self, run_id: str, run: Run) -> None:
+        name = f"{run.created.plugin_id}.{run.created.entry_id}"
+        error = RunError(code="NOT_READY", message=f"{name} is not loaded", retriable=True)
+        await self.ask(
+            run_id,
+            Finish(epoch=run.epoch, outcome=Outcome.FAILED, error=error, at=self.env.now()),
+        )
+
+    async def _history(self, run_id: str) -> History:
+        history, version = History(), 0
+        while True:
+            page = await self.log.read_stream(stream_of(run_id), after=version)
+            for record in page.records:
+                history.add(RUN_EVENTS.decode(record))
+                version = record.version
+            if not page.more:
+                return history
+
+    def _entry(self, run: Run) -> Entry | None:
+        plugin = self.plugins.get(run.created.plugin_id)
+        return plugin.entries.get(run.created.entry_id) if plugin is not None else None
+
+    def _is_compatible(self, run: Run) -> bool:
+        plugin = self.plugins.get(run.created.plugin_id)
+        return plugin is not None and run.plugin_version in {None, plugin.version}
+
+    # Hearing
+
+    def _changed(self, folded: Folded[Run]) -> None:
+        """Hear of an append of any run: tell its execution, and its children if it is to end."""
+        run = folded.state
+        execution = self._executions.get(run.created.run_id)
+        if execution is not None:
+            execution.see(run)
+        if run.cancel is not None and run.children and self._nursery is not None:
+            self._nursery.start_soon(self._cancel_children, run)
+
+    async def _cancel_children(self, run: Run) -> None:
+        for child in run.children:
+            request = RequestCancel(
+                by=self.name,
+                reason="its parent was canceled",
+                mode=run.cancel_mode or CancelMode.COOPERATIVE,
+                at=self.env.now(),
+            )
+            await self.ask(child, request)
+
+    # Children
+
+    async def start_child(
+        self,
+        parent: Run,
+        started: ChildStarted,
+        command: Deliver,
+        plugin_id: str,
+        entry_id: str,
+        args: dict[str, Any],
+    ) -> None:
+        """Create a child run in the same append as a delivery of its parent."""
+        created = RunCreated(
+            run_id=started.child_run_id,
+            plugin_id=plugin_id,
+            entry_id=entry_id,
+            args=args,
+            tenant=parent.created.tenant,
+            principal=parent.created.principal,
+            root_run_id=started.child_run_id,
+            attempt=1,
+            at=started.at,
+            task_id=parent.created.task_id,
+            trace_id=parent.created.trace_id,
+            session_id=parent.created.session_id,
+        )
+        await self.ask(parent.created.run_id, command, also=[self.creation(created)])
+        self.dispatch(started.child_run_id, plugin_id)
+
+    def creation(self, created: RunCreated) -> StreamWrite:
+        """Give the write that brings a run into being."""
+        stream = stream_of(created.run_id)
+        run = RUN.evolve(None, created)
+        event = RUN_EVENTS.encode(
+            created,
+            event_id=self.env.new_id().bytes,
+            event_time=created.at,
+            metadata=Metadata(
+                principal=f"{created.tenant}/{created.principal}",
+                trace=created.trace_id,
+                fields=RUN.describe(None, run),
+            ),
+        )
+        scope = f"session/{created.session_id}" if created.session_id else stream
+        return StreamWrite(stream, 0, [event], scope)

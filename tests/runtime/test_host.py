@@ -1,0 +1,459 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from actors.run.commands import Answer, RequestCancel
+from actors.run.core import RUN, Run
+from actors.run.events import RUN_EVENTS, ExportAppended, ProgressReported, RunCreated, RunEnded
+from actors.run.status import CancelIntent, Status
+from eventlog import Append, MemoryStore, open_log
+from eventlog.store import Bounds
+from runtime.contract import PluginError, Retry, RunCancelled
+from runtime.execution import RunContext
+from runtime.host import Host, HostLimits, stream_of
+from runtime.plugin import declared, entry, plugin
+from tests.eventlog.conftest import SteadyEnv
+
+CALLS: list[str] = []
+
+
+@plugin("test", version="1", limit=3)
+class Example:
+    """Entries of every kind."""
+
+    @entry
+    async def greet(self, ctx: RunContext, name: str = "you") -> str:
+        """Return a value."""
+        return f"hello {name}"
+
+    @entry
+    async def fail(self, ctx: RunContext, code: str | None = None) -> dict[str, Any]:
+        """Raise, or return an error envelope."""
+        if code == "ENVELOPE":
+            return {"ok": False, "error": {"code": "MINE", "message": "m", "details": {"a": 1}}}
+        if code:
+            raise PluginError(code, "as you wish", retriable=True)
+        raise ZeroDivisionError("oops")
+
+    @entry
+    async def exports(self, ctx: RunContext, *, final: bool = False) -> None:
+        """Export items of several kinds."""
+        first = await ctx.run.export_text("text", "a description", mime="text/plain")
+        await ctx.run.export_url("https://example.org")
+        await ctx.run.export_binary_url("blob:1")
+        await ctx.run.export_json({"a": 1}, metadata={"m": 1})
+        if final:
+            ctx.run.result(first)
+
+    @entry
+    async def steps(self, ctx: RunContext, n: int = 3) -> list[int]:
+        """Do durable steps, with exports between."""
+        values = []
+        for number in range(n):
+
+            async def body(number: int = number) -> int:
+                CALLS.append(f"step {number}")
+                return number * number
+
+            values.append(await ctx.run.step(f"step-{number}", body))
+            await ctx.run.export_text(f"did {number}")
+            ctx.run.progress((number + 1) / n)
+        return values
+
+    @entry(timeout=100)
+    async def nap(self, ctx: RunContext, seconds: float) -> str:
+        """Sleep, durably."""
+        await ctx.run.sleep(seconds)
+        return "rested"
+
+    @entry
+    async def question(self, ctx: RunContext) -> Any:
+        """Ask, and return the answer."""
+        return await ctx.run.ask({"text": "which?"})
+
+    @entry
+    async def flaky(self, ctx: RunContext, good_after: int) -> str:
+        """Fail some tries of a step."""
+
+        async def body() -> str:
+            CALLS.append("try")
+            if len(CALLS) <= good_after:
+                raise OSError("not yet")
+            return "good"
+
+        return await ctx.run.step("flaky", body, retry=Retry(tries=5, delay=10))
+
+    @entry
+    async def parent(self, ctx: RunContext) -> str:
+        """Start a child and wait."""
+        child = await ctx.run.start("test", "nap", {"seconds": 50})
+        await ctx.run.sleep(60)
+        return child
+
+    @entry
+    async def polite(self, ctx: RunContext) -> None:
+        """Look for a cancel request, and say so in a group."""
+        while True:
+            await trio.sleep(0.1)
+            try:
+                ctx.run.check_cancelled()
+            except RunCancelled as error:
+                raise ExceptionGroup("wrapped", [error]) from None
+
+    @entry
+    async def deaf(self, ctx: RunContext, *, shielded: bool = False) -> None:
+        """Never look for a cancel request; maybe not even for an interrupt."""
+        with trio.CancelScope(shield=shielded):
+            await trio.sleep(1000)
+
+    @entry(resumes=False)
+    async def fragile(self, ctx: RunContext) -> None:
+        """Cannot be called twice."""
+        await trio.sleep(1000)
+
+    @entry
+    async def spam(self, ctx: RunContext, n: int) -> None:
+        """Report as fast as possible."""
+        for number in range(n):
+            ctx.run.progress(number / n, f"{number}")
+            ctx.run.log(f"line {number}")
+            await trio.sleep(0.001)
+
+
+class World:
+    """A host over a store, and the ways to use it."""
+
+    def __init__(self, host: Host, store: MemoryStore) -> None:
+        """Wrap a running host."""
+        self.host = host
+        self.store = store
+
+    async def create(self, entry_id: str, limit: float | None = None, **args: Any) -> str:
+        """Create a run and dispatch it."""
+        env = self.host.env
+        run_id = str(env.new_id())
+        known = self.host.plugins["test"].entries.get(entry_id)
+        created = RunCreated(
+            run_id=run_id,
+            plugin_id="test",
+            entry_id=entry_id,
+            args=args,
+            tenant="local",
+            principal="local",
+            root_run_id=run_id,
+            attempt=1,
+            timeout=limit or (known.timeout if known else None),
+            at=env.now(),
+        )
+        await self.host.log.append(Append([self.host.creation(created)]), new_work=True)
+        self.host.dispatch(run_id, "test")
+        return run_id
+
+    async def state(self, run_id: str) -> Run:
+        """Look at a run."""
+        return (await self.host.runs.look(stream_of(run_id))).state
+
+    async def end(self, run_id: str) -> Run:
+        """Wait for the end of a run."""
+        with trio.fail_after(10_000):
+            while not (run := await self.state(run_id)).status.is_terminal:
+                await trio.sleep(0.05)
+        return run
+
+    def events(self, run_id: str, kind: type) -> list[Any]:
+        """The events of a kind in the log of a run."""
+        records = self.store.read_stream(stream_of(run_id), 0, Bounds()).records
+        decoded = [RUN_EVENTS.decode(record) for record in records]
+        return [event for event in decoded if isinstance(event, kind)]
+
+    async def open_runs(self) -> AsyncIterator[str]:
+        """The runs that have not ended, as a directory would list them."""
+        created = [r for r in self.store._records if r.name == RunCreated.event_name]
+        for record in created:
+            if not self.store.stream_state(record.stream).sealed:
+                yield record.stream.removeprefix("run/")
+
+
+@asynccontextmanager
+async def world(store: MemoryStore | None = None, **limits: Any) -> AsyncIterator[World]:
+    """Run a host; leaving the block ends it as a crash would."""
+    store = store or MemoryStore()
+    env = SteadyEnv()
+    env.delay = 0.001
+    async with trio.open_nursery() as nursery, open_log(env, store) as log:
+        plugins = {"test": declared(Example)}
+        host = Host(env, log, plugins, limits=HostLimits(**limits))
+        await nursery.start(host.run)
+        w = World(host, store)
+        await host.recover(w.open_runs())
+        yield w
+        nursery.cancel_scope.cancel()
+
+
+@pytest.fixture(autouse=True)
+def no_calls() -> None:
+    """Begin with no calls counted."""
+    CALLS.clear()
+
+
+# A run from beginning to end
+
+
+async def test_a_run_is_queued_then_running_then_succeeded(autojump_clock: MockClock) -> None:
+    """Its returned value becomes one json item and the only result (R2, R3, R5)."""
+    async with world() as w:
+        run = await w.end(await w.create("greet", name="Ada"))
+        assert run.status is Status.SUCCEEDED
+        assert run.started_at is not None
+        assert run.finished_at is not None
+        (item,) = w.events(run.created.run_id, ExportAppended)
+        assert (item.type, item.json, run.result) == ("json", "hello Ada", (1,))
+
+
+@pytest.mark.parametrize(
+    ("code", "expected", "retriable"),
+    [(None, "PLUGIN_ERROR", False), ("MY_CODE", "MY_CODE", True), ("ENVELOPE", "MINE", False)],
+)
+async def test_a_failure_has_a_code(
+    autojump_clock: MockClock, code: str | None, expected: str, retriable: bool
+) -> None:
+    """Raised or returned, an error ends the run failed with its code (R6, R108, R109)."""
+    async with world() as w:
+        run = await w.end(await w.create("fail", code=code))
+        assert run.status is Status.FAILED
+        assert run.error is not None
+        assert (run.error.code, run.error.retriable) == (expected, retriable)
+
+
+async def test_arguments_of_the_wrong_type_never_reach_the_entry(
+    autojump_clock: MockClock,
+) -> None:
+    """A log written for another version of the entry fails clearly."""
+    async with world() as w:
+        run = await w.end(await w.create("nap", seconds="long"))
+        assert run.error is not None
+        assert "Expected `float`, got `str`" in run.error.message
+
+
+async def test_an_entry_that_is_not_loaded_ends_the_run(autojump_clock: MockClock) -> None:
+    """It passes through running and fails as not ready, which can be tried again."""
+    async with world() as w:
+        run = await w.end(await w.create("nowhere"))
+        assert run.error is not None
+        assert (run.error.code, run.error.retriable) == ("NOT_READY", True)
+        assert run.started_at is not None
+
+
+@pytest.mark.parametrize("final", [True, False])
+async def test_exports_are_items_and_results_only_when_marked(
+    autojump_clock: MockClock, final: bool
+) -> None:
+    """Each kind is one item with its description (R14, R15, R98, R105)."""
+    async with world() as w:
+        run = await w.end(await w.create("exports", final=final))
+        items = w.events(run.created.run_id, ExportAppended)
+        assert [item.type for item in items] == ["text", "url", "binary_url", "json"]
+        assert (items[0].description, items[0].mime) == ("a description", "text/plain")
+        assert run.result == ((1,) if final else ())
+
+
+async def test_progress_is_thinned_and_its_last_value_is_kept(autojump_clock: MockClock) -> None:
+    """A second of reports every millisecond makes about ten events (R42, R97, R112)."""
+    async with world() as w:
+        run = await w.end(await w.create("spam", n=1000))
+        reports = w.events(run.created.run_id, ProgressReported)
+        assert 5 <= len(reports) <= 13
+        assert run.progress == 0.999
+
+
+async def test_live_state_is_the_fold(autojump_clock: MockClock) -> None:
+    """What the actor knows is what the log says (R34)."""
+    async with world() as w:
+        run_id = await w.create("steps", n=4)
+        run = await w.end(run_id)
+        records = w.store.read_stream(stream_of(run_id), 0, Bounds()).records
+        assert RUN.replay([RUN_EVENTS.decode(r) for r in records]) == run
+        assert records[-1].seal == 1
+        assert len(w.events(run_id, RunEnded)) == 1
+
+
+# Limits
+
+
+async def test_more_than_the_limit_wait_as_queued(autojump_clock: MockClock) -> None:
+    """The plugin's limit of three holds; the others follow."""
+    async with world() as w:
+        ids = [await w.create("nap", seconds=10) for _ in range(7)]
+        await trio.sleep(1)
+        states = [(await w.state(run_id)).status for run_id in ids]
+        assert states.count(Status.RUNNING) == w.host.running == 3
+        assert states.count(Status.QUEUED) == 4
+        for run_id in ids:
+            assert (await w.end(run_id)).status is Status.SUCCEEDED
+
+
+# Cancelling and time
+
+
+async def test_a_polite_entry_ends_canceled(autojump_clock: MockClock) -> None:
+    """Acknowledged in an exception group too, canceled and never failed (R9, R76, R99, R103)."""
+    async with world() as w:
+        run_id = await w.create("polite")
+        await trio.sleep(1)
+        seen = await w.host.ask(run_id, RequestCancel(by="b", reason="enough", at=1))
+        assert seen.state.status is Status.CANCEL_REQUESTED
+        run = await w.end(run_id)
+        assert run.status is Status.CANCELED
+        assert run.error is not None
+        assert (run.error.code, run.error.message) == ("CANCELED", "enough")
+
+
+@pytest.mark.parametrize("shielded", [False, True])
+async def test_a_deaf_entry_is_interrupted_and_then_left_behind(
+    autojump_clock: MockClock, shielded: bool
+) -> None:
+    """After its grace it is canceled by the host, even if it never ends (R77)."""
+    async with world(cancel_grace=5.0) as w:
+        run_id = await w.create("deaf", shielded=shielded)
+        await trio.sleep(1)
+        started = trio.current_time()
+        await w.host.ask(run_id, RequestCancel(by="b", at=1))
+        run = await w.end(run_id)
+        assert run.status is Status.CANCELED
+        assert trio.current_time() - started == pytest.approx(10 if shielded else 5, abs=0.5)
+
+
+async def test_a_queued_run_is_canceled_without_being_called(autojump_clock: MockClock) -> None:
+    """It never starts (R4)."""
+    async with world() as w:
+        first = [await w.create("nap", seconds=10) for _ in range(3)]
+        late = await w.create("nap", seconds=10)
+        await w.host.ask(late, RequestCancel(by="b", at=1))
+        for run_id in first:
+            await w.end(run_id)
+        run = await w.end(late)
+        assert (run.status, run.started_at) == (Status.CANCELED, None)
+
+
+async def test_time_runs_out(autojump_clock: MockClock) -> None:
+    """At its deadline a run ends in timeout and its entry is stopped (R7)."""
+    async with world() as w:
+        run = await w.end(await w.create("deaf", limit=30))
+        assert run.status is Status.TIMEOUT
+        assert run.error is not None
+        assert run.error.code == "TIMEOUT"
+        assert run.finished_at is not None
+        assert run.started_at is not None
+        assert (run.finished_at - run.started_at) / 1e9 == pytest.approx(30, abs=0.1)
+
+
+async def test_a_parents_cancel_reaches_its_children(autojump_clock: MockClock) -> None:
+    """Nobody is left working for a run that is over."""
+    async with world() as w:
+        run_id = await w.create("parent")
+        await trio.sleep(1)
+        (child,) = (await w.state(run_id)).children
+        assert (await w.state(child)).status is Status.RUNNING
+        await w.host.ask(run_id, RequestCancel(by="b", at=1, intent=CancelIntent.STOP))
+        assert (await w.end(run_id)).status is Status.CANCELED
+        assert (await w.end(child)).status is Status.CANCELED
+
+
+# Questions
+
+
+async def test_a_question_waits_for_its_answer(autojump_clock: MockClock) -> None:
+    """The run stays running, its stage says what it waits for."""
+    async with world() as w:
+        run_id = await w.create("question")
+        await trio.sleep(1)
+        run = await w.state(run_id)
+        assert (run.status, run.stage) == (Status.RUNNING, "input_required")
+        (question,) = run.open_questions
+        await w.host.ask(run_id, Answer(question_id=question, answer=["this"], by="b", at=1))
+        run = await w.end(run_id)
+        assert w.events(run_id, ExportAppended)[0].json == ["this"]
+
+
+# Crashes
+
+
+async def test_recorded_steps_are_not_done_again(autojump_clock: MockClock) -> None:
+    """Killed at any moment and taken up again, a run ends once, its steps and exports once each."""
+    for moment in range(1, 60):
+        CALLS.clear()
+        store = MemoryStore()
+        with trio.move_on_after(moment * 0.001):
+            async with world(store) as w:
+                await w.create("steps", n=3)
+                await trio.sleep_forever()
+        async with world(store) as w:
+            ids = [r.stream.removeprefix("run/") for r in store._records if r.name == "run.created"]
+            for run_id in ids:
+                run = await w.end(run_id)
+                assert run.status is Status.SUCCEEDED
+                texts = [item.text for item in w.events(run_id, ExportAppended) if item.text]
+                assert texts == ["did 0", "did 1", "did 2"]
+                assert len(w.events(run_id, RunEnded)) == 1
+                assert all(CALLS.count(f"step {n}") <= 2 for n in range(3))
+
+
+async def test_a_sleep_goes_on_where_it_was(autojump_clock: MockClock) -> None:
+    """A restart does not begin it again."""
+    store = MemoryStore()
+    with trio.move_on_after(30):
+        async with world(store) as w:
+            run_id = await w.create("nap", seconds=50)
+            await trio.sleep_forever()
+    started = trio.current_time()
+    async with world(store) as w:
+        run = await w.end(run_id)
+        assert run.status is Status.SUCCEEDED
+        assert trio.current_time() - started == pytest.approx(20, abs=1)
+
+
+async def test_failed_tries_are_counted_over_crashes(autojump_clock: MockClock) -> None:
+    """Retries and their delays survive a restart."""
+    store = MemoryStore()
+    with trio.move_on_after(15):
+        async with world(store) as w:
+            run_id = await w.create("flaky", good_after=3)
+            await trio.sleep_forever()
+    assert len(CALLS) == 2
+    async with world(store) as w:
+        run = await w.end(run_id)
+        assert run.status is Status.SUCCEEDED
+        assert len(CALLS) == 4
+
+
+async def test_a_fragile_entry_is_not_called_twice(autojump_clock: MockClock) -> None:
+    """Its run is lost, and can be tried again (R33)."""
+    store = MemoryStore()
+    with trio.move_on_after(5):
+        async with world(store) as w:
+            run_id = await w.create("fragile")
+            await trio.sleep_forever()
+    async with world(store) as w:
+        run = await w.end(run_id)
+        assert run.error is not None
+        assert (run.error.code, run.error.retriable) == ("HOST_LOST", True)
+
+
+async def test_a_drain_leaves_runs_for_the_next_host(autojump_clock: MockClock) -> None:
+    """Nothing is canceled; the next host goes on."""
+    store = MemoryStore()
+    async with world(store) as w:
+        run_id = await w.create("nap", seconds=50)
+        await trio.sleep(1)
+        w.host.drain()
+        await trio.sleep(1)
+        run = await w.state(run_id)
+        assert (run.status, run.active) == (Status.RUNNING, False)
+    async with world(store) as w:
+        assert (await w.end(run_id)).status is Status.SUCCEEDED
