@@ -12,7 +12,7 @@ from actors.run.commands import Answer, RequestCancel
 from actors.run.core import RUN, Run
 from actors.run.events import RUN_EVENTS, ExportAppended, ProgressReported, RunCreated, RunEnded
 from actors.run.status import CancelIntent, Status
-from eventlog import Append, MemoryStore, open_log
+from eventlog import Append, Filter, MemoryStore, open_log
 from eventlog.store import Bounds
 from runtime.contract import PluginError, Retry, RunCancelled
 from runtime.execution import RunContext
@@ -161,9 +161,10 @@ class World:
 
     async def end(self, run_id: str) -> Run:
         """Wait for the end of a run."""
+        follow = await self.host.log.follow(None, Filter(streams=frozenset({stream_of(run_id)})))
         with trio.fail_after(10_000):
             while not (run := await self.state(run_id)).status.is_terminal:
-                await trio.sleep(0.05)
+                await follow.next_batch()
         return run
 
     def events(self, run_id: str, kind: type) -> list[Any]:
