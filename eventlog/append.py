@@ -2,14 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from eventlog import cbor
 from eventlog.errors import CodecError, InvalidAppend
-from eventlog.record import EVENT_ID_BYTES, START, Mark, NewEvent, Record
+from eventlog.record import EVENT_ID_BYTES, START, Mark, NewEvent, Record, check_metadata
 
 MAX_NAME_BYTES: Final = 512
 MAX_RECORD_BYTES: Final = 1 << 20
+MAX_APPEND_EVENTS: Final = 1000
+MAX_APPEND_BYTES: Final = 4 << 20
 MAX_INTEGER: Final = (1 << 63) - 1  # what a database can hold
 
 
@@ -31,10 +34,11 @@ class StreamWrite:
         """Refuse what can never be stored."""
         if not self.scope:
             object.__setattr__(self, "scope", self.stream)
+        object.__setattr__(self, "events", tuple(self.events))  # nobody changes it while it waits
         _check_name(self.stream, "stream")
         if self.scope is not self.stream:
             _check_name(self.scope, "scope")
-        if not 0 <= self.expected < MAX_INTEGER:
+        if type(self.expected) is not int or not 0 <= self.expected < MAX_INTEGER:
             raise InvalidAppend(f"expected version {self.expected} of stream {self.stream!r}")
         if not self.events:
             raise InvalidAppend(f"no events for stream {self.stream!r}")
@@ -63,10 +67,20 @@ class Append:
 
     def __post_init__(self) -> None:
         """Refuse an append that no state of the log could accept."""
+        object.__setattr__(self, "writes", tuple(self.writes))
+        object.__setattr__(self, "unmoved", tuple(self.unmoved))
         if not self.writes:
             raise InvalidAppend("an append without writes")
         if len(self.writes) > 1 and len({w.stream for w in self.writes}) != len(self.writes):
             raise InvalidAppend("an append names a stream twice")
+        ids = [event.event_id for write in self.writes for event in write.events]
+        if len(ids) > MAX_APPEND_EVENTS or self.size > MAX_APPEND_BYTES:
+            raise InvalidAppend(
+                f"an append of {len(ids)} events and {self.size} bytes; at most"
+                f" {MAX_APPEND_EVENTS} events and {MAX_APPEND_BYTES} bytes are written at once"
+            )
+        if len(ids) > 1 and len(set(ids)) != len(ids):
+            raise InvalidAppend("an append has one event id twice")
 
     @property
     def size(self) -> int:
@@ -90,7 +104,17 @@ class Receipt:
         return self.records[-1].mark if self.records else START
 
 
+@lru_cache(maxsize=4096)  # the events of a run share few sets of metadata
+def _check_meta(meta: bytes) -> None:
+    try:
+        check_metadata(meta)
+    except CodecError as exc:
+        raise InvalidAppend(f"metadata that nobody could read: {exc}") from exc
+
+
 def _check_name(name: str, what: str) -> None:
+    if type(name) is not str:
+        raise InvalidAppend(f"{what} name of type {type(name).__name__}")
     if name.isascii() and "\0" not in name and 0 < len(name) <= MAX_NAME_BYTES:
         return
     try:
@@ -103,8 +127,13 @@ def _check_name(name: str, what: str) -> None:
 
 def _check_event(event: NewEvent) -> None:
     _check_name(event.name, "event")
+    for part in (event.event_id, event.body, event.meta):
+        if type(part) is not bytes:
+            raise InvalidAppend(f"event {event.name!r} holds a {type(part).__name__} for bytes")
     if len(event.event_id) != EVENT_ID_BYTES:
         raise InvalidAppend(f"event id of {len(event.event_id)} bytes")
+    if type(event.event_time) is not int or type(event.schema) is not int:
+        raise InvalidAppend(f"event {event.name!r} has a time or schema that is no integer")
     if not 0 <= event.event_time < MAX_INTEGER or not 0 < event.schema < MAX_INTEGER:
         raise InvalidAppend(f"event time {event.event_time}, schema version {event.schema}")
     if len(event.body) + len(event.meta) > MAX_RECORD_BYTES:
@@ -112,3 +141,4 @@ def _check_event(event: NewEvent) -> None:
             f"event {event.name!r} takes {len(event.body) + len(event.meta)} bytes;"
             f" at most {MAX_RECORD_BYTES} fit into a record"
         )
+    _check_meta(event.meta)

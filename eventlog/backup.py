@@ -11,7 +11,11 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import trio
+
 from eventlog.errors import LogUnsupported
+from eventlog.sqlite.file import sync_directory
+from eventlog.sqlite.lock import WriterLock
 from eventlog.sqlite.store import BACKUP, LOG, SqliteStore
 from eventlog.store import Bounds
 
@@ -43,7 +47,8 @@ async def back_up(log: EventLog, target: Path, *, progress: Progress = _no_progr
                 progress(position, head.position)
             await log.in_thread(copy.complete)
         finally:
-            copy.close()
+            with trio.CancelScope(shield=True):
+                await log.env.run_sync(copy.close, limiter=trio.CapacityLimiter(1))
         await log.in_thread(publish, draft, target)
     except BaseException:
         _remove(draft)
@@ -55,6 +60,17 @@ def restore(
     backup: Path, target: Path, *, env: Env, progress: Progress = _no_progress
 ) -> SqliteStore:
     """Make a log of a backup, with a new generation, and open it as its writer."""
+    target = target.resolve()
+    lock = WriterLock(target)
+    try:
+        _restore_into(backup, target, env, progress)
+        return SqliteStore.open(target, env=env, lock=lock)
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _restore_into(backup: Path, target: Path, env: Env, progress: Progress) -> None:
     draft = _draft_for(target)
     source = SqliteStore.open_reader(backup, kind=BACKUP)
     try:
@@ -73,7 +89,6 @@ def restore(
         raise
     finally:
         source.close()
-    return SqliteStore.open(target, env=env)
 
 
 def copy_page(source: Store, target: Store, after: int, upto: int) -> int:
@@ -94,18 +109,22 @@ def publish(draft: Path, target: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+    _refuse_to_overwrite(target)
     os.link(draft, target)  # unlike a rename, this never replaces a file that appeared meanwhile
     draft.unlink()
-    directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    sync_directory(target.parent)
+
+
+def _refuse_to_overwrite(target: Path) -> None:
+    """Refuse a name that is taken, or beside which parts of another log lie."""
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        part = target.with_name(target.name + suffix)
+        if part.exists():
+            raise LogUnsupported(f"{part} exists already and is never overwritten; name a new file")
 
 
 def _draft_for(target: Path) -> Path:
-    if target.exists():
-        raise LogUnsupported(f"{target} exists already and is never overwritten; name a new file")
+    _refuse_to_overwrite(target)
     draft = target.with_name(target.name + ".part")
     _remove(draft)
     return draft

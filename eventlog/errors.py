@@ -16,6 +16,7 @@ EventLogError
 ├── StoreConflict            the store's backstop refused a batch (never seen by callers)
 ├── StoreFailed              the database cannot be read or written; look at the disk
 ├── LogClosed                this log no longer works; open it again
+│   ├── StoreUnreadable          because its database cannot be read; nothing was written
 │   └── OutcomeUnknown           and whether the append was written is not known
 ├── ReadOnlyLog              this process reads beside the writer
 ├── LogLocked                another process is the writer
@@ -45,10 +46,11 @@ class WrongExpectedVersion(Conflict):
 class StreamSealed(Conflict):
     """A stream was sealed by its last record; nothing may follow."""
 
-    def __init__(self, stream: str, version: int) -> None:
-        """Name the stream and the version that sealed it."""
+    def __init__(self, stream: str, expected: int, version: int) -> None:
+        """Name the stream, the version expected and the one that sealed it."""
         super().__init__(f"stream {stream!r} was sealed at version {version}")
         self.stream = stream
+        self.expected = expected
         self.version = version
 
 
@@ -123,6 +125,10 @@ class StoreFailed(EventLogError):
 
 class LogClosed(EventLogError):
     """The log is closed and this append was not written."""
+
+
+class StoreUnreadable(LogClosed):
+    """The store cannot be read, so nothing can be decided. Nothing was written."""
 
 
 class OutcomeUnknown(LogClosed):

@@ -114,14 +114,17 @@ class Follow:
                 return self._batch(matching, live=live)
             if live:
                 await self._wait(signal)
+            else:
+                await trio.lowlevel.checkpoint()  # passing many by takes time; let others in
 
     async def _read_page(self) -> list[Record]:
         if self._source.env.faults is not None:
             await self._source.env.faults.reach(FaultPoint.FOLLOW_READ)
         bounds = Bounds(None, self._limits.records, self._limits.bytes)
         page = await self._source.read_where(self._where, self._mark.position, bounds)
+        matching = self._select(page.records)
         self._mark = page.records[-1].mark if page.more else max(page.head, self._mark)
-        return self._select(page.records)
+        return matching
 
     def _take_recent(self, recent: list[Record]) -> tuple[list[Record], bool]:
         size = 0
@@ -130,9 +133,10 @@ class Follow:
             if size >= self._limits.bytes and count < len(recent):
                 recent = recent[:count]
                 break
+        matching = self._select(recent)
         if recent:
             self._mark = recent[-1].mark
-        return self._select(recent), self._mark.position >= self._source.tail.head.position
+        return matching, self._mark.position >= self._source.tail.head.position
 
     def _select(self, records: list[Record]) -> list[Record]:
         if self._where.lets_everything_pass:

@@ -136,7 +136,7 @@ class Ledger:
             state = self._stream(write.stream)
             error: EventLogError | None = None
             if state.sealed:
-                error = StreamSealed(write.stream, state.version)
+                error = StreamSealed(write.stream, write.expected, state.version)
             elif state.version != write.expected:
                 error = WrongExpectedVersion(write.stream, write.expected, state.version)
             elif state.version and state.scope != write.scope:

@@ -18,7 +18,7 @@ import trio
 
 from eventlog.cursor import check_of, format_cursor, parse_cursor
 from eventlog.env import FaultPoint
-from eventlog.errors import InvalidCursor, LogClosed
+from eventlog.errors import InvalidCursor, LogClosed, Unavailable
 from eventlog.filter import EVERYTHING, Filter
 from eventlog.follow import Follow, FollowLimits
 from eventlog.record import START, Mark, Record
@@ -68,7 +68,7 @@ class EventLog:
         self.env = env
         self.store = store
         self.tail = Tail(store.head(), tail_limits)
-        self.writer = Writer(env, store, on_commit=self.tail.extend, limits=writer_limits)
+        self.writer = Writer(env, store, self.tail, writer_limits)
         self._snapshots = snapshots or MemorySnapshots()
         self._tail_records = (tail_limits or TailLimits()).records
         self._readers = trio.CapacityLimiter(READER_THREADS)
@@ -81,6 +81,7 @@ class EventLog:
 
     # Life
 
+    @trio.lowlevel.enable_ki_protection  # whoever waits is told, whatever else happens
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Write (or, beside the writer, look for what it wrote) until ``finish`` or cancelled.
 
@@ -214,11 +215,11 @@ class EventLog:
 
     def _load_snapshot(self, stream: str, fold: str, at: Mark | None) -> Snapshot | None:
         upto = None if at is None else self.store.version_at(stream, at.position)
-        found = self._snapshots.newest(stream, fold, upto)
-        if found is None or found.generation != self.generation:
+        found = self._snapshots.newest(stream, fold, self.generation, upto)
+        if found is None:
             return None
-        record = self.store.slice_of_stream(stream, found.version - 1, 1)
-        if not record or check_of(record[0].event_id) != found.check:
+        page = self.store.read_stream(stream, found.version - 1, Bounds(records=1))
+        if not page.records or check_of(page.records[0].event_id) != found.check:
             return None
         return found
 
@@ -249,7 +250,11 @@ class EventLog:
             await self.tail.watched()
             if self.env.faults is not None:
                 await self.env.faults.reach(FaultPoint.POLL_READ)
-            page = await self.in_thread(self.store.read_all, self.tail.head.position, Bounds())
+            try:
+                page = await self.in_thread(self.store.read_all, self.tail.head.position, Bounds())
+            except Unavailable:
+                await self.env.sleep(POLL_INTERVAL)
+                continue
             if page.head.position - self.tail.head.position > self._tail_records:
                 self.tail.skip_to(page.head)
             else:
@@ -267,7 +272,10 @@ async def open_log(
     writer_limits: WriterLimits | None = None,
     tail_limits: TailLimits | None = None,
 ) -> AsyncIterator[EventLog]:
-    """Run a log for the length of a block. Appends that wait at its end are still written."""
+    """Run a log for the length of a block. Appends that wait at its end are still written.
+
+    On a full disk that can take until space is there: put a timeout around it to give up.
+    """
     log = EventLog(
         env, store, snapshots=snapshots, writer_limits=writer_limits, tail_limits=tail_limits
     )

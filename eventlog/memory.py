@@ -87,6 +87,10 @@ class MemoryStore(POPOApplicationRecorder):
         """Give the newest record's place."""
         return self._records[-1].mark if self._records else START
 
+    def last_position(self) -> int:
+        """Give the last position used."""
+        return self.head().position
+
     def commit_time(self) -> int:
         """Give the commit time of the newest record."""
         return self._records[-1].commit_time if self._records else 0
@@ -120,7 +124,7 @@ class MemoryStore(POPOApplicationRecorder):
 
     def read_stream(self, stream: str, after_version: int, bounds: Bounds) -> StoredPage:
         """Read a stream's records by version."""
-        return self._page(self._streams.get(stream, []), after_version, bounds)
+        return self._page(self._streams.get(stream, []), max(0, after_version), bounds)
 
     def read_by_stream(self, after: tuple[str, int], limit: int) -> list[Record]:
         """Read all records in order of stream and version."""

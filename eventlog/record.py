@@ -11,6 +11,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from eventlog import cbor
+from eventlog.errors import CodecError
 
 EVENT_ID_BYTES = 16
 NO_METADATA = cbor.encode({})
@@ -101,6 +102,16 @@ class Record(NamedTuple):
     def metadata(self) -> Metadata:
         """The decoded metadata."""
         return Metadata.decode(self.meta)
+
+
+def check_metadata(stored: bytes) -> None:
+    """Raise CodecError unless these bytes are metadata that every follower can filter by."""
+    found = cbor.decode_strict(stored)
+    if not isinstance(found, dict) or not isinstance(found.get("fields", {}), dict):
+        raise CodecError("metadata is a map, and so are its fields")
+    for name, value in found.get("fields", {}).items():
+        if not (value is None or isinstance(value, str | int | bool)):
+            raise CodecError(f"metadata field {name!r} holds a {type(value).__name__}")
 
 
 def foreign_record(position: int, stream: str, version: int, name: str, body: bytes) -> Record:

@@ -20,6 +20,7 @@ into the new: records themselves are never rewritten.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar, get_args, get_type_hints
 
@@ -52,6 +53,8 @@ class EventRegistry:
             raise TypeError(f"{cls.__qualname__} needs an event_name and must be a dataclass")
         if name in self._classes:
             raise TypeError(f"event name {name!r} is taken by {self._classes[name].__qualname__}")
+        with suppress(msgspec.ValidationError):
+            msgspec.convert({}, cls)  # a type that could never be decoded fails here, not later
         self._classes[name] = cls
         self._names[cls] = (name, getattr(cls, "schema_version", 1))
         # Asking for bytes as they are makes every conversion slower, so only where there are any.
@@ -81,7 +84,10 @@ class EventRegistry:
             name, schema = self._names[type(event)]
         except KeyError:
             raise CodecError(f"{type(event).__qualname__} is not a registered event") from None
-        body = cbor.encode(msgspec.to_builtins(event, builtin_types=(bytes,)))
+        try:
+            body = cbor.encode(msgspec.to_builtins(event, builtin_types=(bytes,)))
+        except TypeError as exc:
+            raise CodecError(f"a {name!r} event holds what cannot be stored: {exc}") from exc
         if metadata is None:
             return NewEvent(
                 name=name, body=body, event_id=event_id, event_time=event_time, schema=schema
@@ -115,7 +121,10 @@ class EventRegistry:
             upcaster = self._upcasters.get((record.name, version))
             if upcaster is None:
                 raise UnknownEvent(record.name, version)
-            stored = upcaster(stored)
+            try:
+                stored = upcaster(stored)
+            except Exception as exc:
+                raise CodecError(f"record {record.position} cannot be upcast: {exc!r}") from exc
         return stored
 
 

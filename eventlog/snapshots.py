@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 if TYPE_CHECKING:
     from pathlib import Path
 
+MAX_STATE_BYTES: Final = 1 << 20  # a larger state is folded again rather than kept in memory
 KEPT_PER_STREAM: Final = 4  # the newest for recovery, some older ones for time travel
 
 _SCHEMA: Final = """
@@ -32,12 +33,12 @@ CREATE TABLE IF NOT EXISTS snapshots (
 _SAVE: Final = "INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?, ?)"
 _NEWEST: Final = """
 SELECT stream, fold, version, generation, event_check, state FROM snapshots
-WHERE stream = ? AND fold = ? AND version <= ? ORDER BY version DESC LIMIT 1
+WHERE stream = ? AND fold = ? AND generation = ? AND version <= ? ORDER BY version DESC LIMIT 1
 """
 _PRUNE: Final = """
-DELETE FROM snapshots WHERE stream = ?1 AND (fold <> ?2 OR version <= (
-    SELECT version FROM snapshots WHERE stream = ?1 AND fold = ?2
-    ORDER BY version DESC LIMIT 1 OFFSET ?3))
+DELETE FROM snapshots WHERE stream = ?1 AND (generation <> ?2 OR (fold = ?3 AND version <= (
+    SELECT version FROM snapshots WHERE stream = ?1 AND fold = ?3 AND generation = ?2
+    ORDER BY version DESC LIMIT 1 OFFSET ?4)))
 """
 _ANY_VERSION: Final = (1 << 63) - 1
 
@@ -60,8 +61,8 @@ class Snapshots(Protocol):
     def save(self, snapshot: Snapshot) -> None:
         """Keep a snapshot, and only a few older ones of its stream."""
 
-    def newest(self, stream: str, fold: str, upto: int | None) -> Snapshot | None:
-        """Find the newest snapshot of a stream, not beyond a version."""
+    def newest(self, stream: str, fold: str, generation: str, upto: int | None) -> Snapshot | None:
+        """Find the newest snapshot of a stream in a log, not beyond a version."""
 
 
 class MemorySnapshots:
@@ -70,20 +71,26 @@ class MemorySnapshots:
     def __init__(self, streams: int = 1024) -> None:
         """Start with none."""
         self._streams = streams
-        self._kept: dict[tuple[str, str], list[Snapshot]] = {}
+        self._lock = Lock()
+        self._kept: dict[tuple[str, str, str], list[Snapshot]] = {}
 
     def save(self, snapshot: Snapshot) -> None:
         """Keep a snapshot, and only a few older ones of its stream."""
-        key = (snapshot.stream, snapshot.fold)
-        others = [s for s in self._kept.pop(key, []) if s.version != snapshot.version]
-        newest_last = sorted([*others, snapshot], key=lambda kept: kept.version)
-        self._kept[key] = newest_last[-KEPT_PER_STREAM:]
-        if len(self._kept) > self._streams:
-            del self._kept[next(iter(self._kept))]
+        if len(snapshot.state) > MAX_STATE_BYTES:
+            return
+        key = (snapshot.stream, snapshot.fold, snapshot.generation)
+        with self._lock:
+            others = [s for s in self._kept.pop(key, []) if s.version != snapshot.version]
+            newest_last = sorted([*others, snapshot], key=lambda kept: kept.version)
+            self._kept[key] = newest_last[-KEPT_PER_STREAM:]
+            if len(self._kept) > self._streams:
+                del self._kept[next(iter(self._kept))]
 
-    def newest(self, stream: str, fold: str, upto: int | None) -> Snapshot | None:
-        """Find the newest snapshot of a stream, not beyond a version."""
-        for snapshot in reversed(self._kept.get((stream, fold), [])):
+    def newest(self, stream: str, fold: str, generation: str, upto: int | None) -> Snapshot | None:
+        """Find the newest snapshot of a stream in a log, not beyond a version."""
+        with self._lock:
+            kept = list(self._kept.get((stream, fold, generation), []))
+        for snapshot in reversed(kept):
             if upto is None or snapshot.version <= upto:
                 return snapshot
         return None
@@ -101,7 +108,9 @@ class SnapshotFile:
         self._lock = Lock()
         try:
             self._database = _open(path)
-        except sqlite3.DatabaseError:
+        except sqlite3.DatabaseError as exc:
+            if exc.sqlite_errorcode not in {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT}:
+                raise
             path.unlink(missing_ok=True)
             self._database = _open(path)
 
@@ -117,17 +126,19 @@ class SnapshotFile:
         )
         with suppress(sqlite3.Error), self._lock, self._database:
             self._database.execute(_SAVE, row)
-            self._database.execute(_PRUNE, (snapshot.stream, snapshot.fold, KEPT_PER_STREAM))
+            self._database.execute(
+                _PRUNE, (snapshot.stream, snapshot.generation, snapshot.fold, KEPT_PER_STREAM)
+            )
 
-    def newest(self, stream: str, fold: str, upto: int | None) -> Snapshot | None:
-        """Find the newest snapshot of a stream, not beyond a version."""
-        limit = _ANY_VERSION if upto is None else upto
+    def newest(self, stream: str, fold: str, generation: str, upto: int | None) -> Snapshot | None:
+        """Find the newest snapshot of a stream in a log, not beyond a version."""
+        key = (stream, fold, generation, _ANY_VERSION if upto is None else upto)
         row = None
         with suppress(sqlite3.Error), self._lock:
-            row = self._database.execute(_NEWEST, (stream, fold, limit)).fetchone()
+            row = self._database.execute(_NEWEST, key).fetchone()
         if row is None:
             return None
-        stream, fold, version, generation, check, state = row
+        _, _, version, _, check, state = row
         return Snapshot(
             stream=stream,
             version=version,

@@ -58,6 +58,9 @@ class Store(Lookup, Protocol):
     def head(self) -> Mark:
         """The newest record's place."""
 
+    def last_position(self) -> int:
+        """The last position that was ever used, 0 in an empty log. It is never used again."""
+
     def commit_time(self) -> int:
         """The commit time of the newest record, 0 in an empty log."""
 

@@ -44,6 +44,8 @@ class Tail:
         """Take in newly committed records and wake whoever waits."""
         if not records:
             return
+        if records[0].position != self.head.position + 1:
+            self._start_anew(records[0].position - 1)  # never show a gap as if it were none
         self._records.extend(records)
         self._bytes += sum([record.size for record in records])
         self.head = records[-1].mark
@@ -52,9 +54,7 @@ class Tail:
 
     def skip_to(self, head: Mark) -> None:
         """Start anew at a head further on: followers read what lies between from the store."""
-        self._records.clear()
-        self._bytes = 0
-        self._floor = head.position
+        self._start_anew(head.position)
         self.head = head
         self.wake()
 
@@ -91,6 +91,11 @@ class Tail:
         while not self._watchers:
             self._watched = trio.Event()
             await self._watched.wait()
+
+    def _start_anew(self, floor: int) -> None:
+        self._records.clear()
+        self._bytes = 0
+        self._floor = floor
 
     def _trim(self) -> None:
         """Drop the oldest in one slice, and only when a quarter too much is there."""

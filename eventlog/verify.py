@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from eventlog import cbor
 from eventlog.errors import CodecError, StoreFailed
-from eventlog.record import EVENT_ID_BYTES, Metadata, Record
+from eventlog.record import EVENT_ID_BYTES, Record, check_metadata
 from eventlog.store import PAGE_RECORDS, Bounds
 
 if TYPE_CHECKING:
@@ -55,7 +55,10 @@ async def verify(
     report = Report()
     try:
         report.note(await log.in_thread(log.store.integrity_problems))
+        last = await log.in_thread(log.store.last_position)
         head = await log.head()
+        if head.position < last:
+            report.note([f"the log ends at {head.position}, but position {last} was used before"])
         await _verify_order(log, head.position, registry, report, progress)
         await _verify_streams(log, head.position, report)
     except StoreFailed as exc:
@@ -76,13 +79,15 @@ async def _verify_order(
         if not page.records:
             return
         for record in page.records:
+            if record.position != position + 1:
+                report.note([f"record {record.position} follows {position}: some are missing"])
+            position = record.position
             if record.commit_time < commit_time:
                 report.note([f"record {record.position}: committed before the one before it"])
             commit_time = record.commit_time
             report.note(_undecodable(record, registry))
         report.records += len(page.records)
         progress(report.records)
-        position = page.records[-1].position
 
 
 async def _verify_streams(log: EventLog, upto: int, report: Report) -> None:
@@ -103,8 +108,7 @@ async def _verify_streams(log: EventLog, upto: int, report: Report) -> None:
 def _undecodable(record: Record, registry: EventRegistry | None) -> Iterator[str]:
     try:
         cbor.decode_strict(record.body)
-        cbor.decode_strict(record.meta)
-        Metadata.decode(record.meta)
+        check_metadata(record.meta)
         if registry is not None:
             registry.decode(record)
     except CodecError as exc:

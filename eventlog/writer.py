@@ -9,9 +9,10 @@ differs from the log. An answer means that the records are on disk.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import outcome
 import trio
@@ -27,16 +28,16 @@ from eventlog.errors import (
     ReadOnlyLog,
     StoreBusy,
     StoreConflict,
+    StoreUnreadable,
     Unavailable,
 )
 from eventlog.ledger import Admitted, Ledger, Refused, Repeated, Verdict
+from eventlog.record import Mark
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from eventlog.env import Env
-    from eventlog.record import Record
     from eventlog.store import Store
+    from eventlog.tail import Tail
 
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
@@ -60,6 +61,15 @@ class _Waiting:
     size: int
     new_work: bool
     task: trio.lowlevel.Task
+    raise_cancel: Callable[[], NoReturn] | None = None  # set when cancelled during the write
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """What became of a batch. ``head`` is set if the store knew more than the writer."""
+
+    verdicts: Sequence[Verdict]
+    head: Mark | None = None
 
 
 class Writer:
@@ -69,17 +79,16 @@ class Writer:
         self,
         env: Env,
         store: Store,
-        *,
-        on_commit: Callable[[Sequence[Record]], None],
+        tail: Tail,
         limits: WriterLimits | None = None,
     ) -> None:
-        """Nothing runs until ``run`` does."""
+        """Nothing runs until ``run`` does. What is on disk is shown in the tail."""
         self._env = env
         self._store = store
-        self._on_commit = on_commit
+        self._tail = tail
         self._limits = limits or WriterLimits()
         self._thread = trio.CapacityLimiter(1)  # its own: plugins' threads never delay a commit
-        self._ledger = Ledger(store, store.head().position)
+        self._ledger = Ledger(store, store.last_position())
         self._commit_time = store.commit_time()
         self._queue: OrderedDict[_Waiting, None] = OrderedDict()  # bounded by WriterLimits
         self._queued_bytes = 0
@@ -109,6 +118,7 @@ class Writer:
         )
         return receipt
 
+    @trio.lowlevel.enable_ki_protection  # whoever waits is answered, whatever else happens
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Write batches until ``finish``. Raises OutcomeUnknown if the store fails."""
         task_status.started()
@@ -145,9 +155,12 @@ class Writer:
         self._queued_bytes += waiting.size
         self._work.set()
 
-    def _give_up(self, waiting: _Waiting, _: object) -> trio.lowlevel.Abort:
+    def _give_up(
+        self, waiting: _Waiting, raise_cancel: Callable[[], NoReturn]
+    ) -> trio.lowlevel.Abort:
         """Cancel a waiting append, unless its write has started."""
         if waiting not in self._queue:
+            waiting.raise_cancel = raise_cancel
             return trio.lowlevel.Abort.FAILED
         self._drop(waiting)
         return trio.lowlevel.Abort.SUCCEEDED
@@ -157,9 +170,13 @@ class Writer:
         self._queued_bytes -= waiting.size
 
     def _put_back(self, again: Sequence[_Waiting]) -> None:
+        """Let appends wait again that were not written; those cancelled meanwhile may go."""
         for waiting in reversed(again):
-            self._enqueue(waiting)
-            self._queue.move_to_end(waiting, last=False)
+            if waiting.raise_cancel is not None:
+                trio.lowlevel.reschedule(waiting.task, outcome.capture(waiting.raise_cancel))
+            else:
+                self._enqueue(waiting)
+                self._queue.move_to_end(waiting, last=False)
 
     def _answer_all(self) -> None:
         for waiting in list(self._queue):
@@ -192,10 +209,14 @@ class Writer:
             with trio.CancelScope(shield=True):
                 if self._env.faults is not None:
                     await self._env.faults.reach(FaultPoint.WRITER_TAKE)
-                verdicts = await self._env.run_sync(self._write, batch, limiter=self._thread)
-            self._on_commit([r for v in verdicts if isinstance(v, Admitted) for r in v.records])
+                written = await self._env.run_sync(self._write, batch, limiter=self._thread)
+            self._show(written)
         except (DiskFull, StoreBusy) as exc:
             self._stall(batch, exc)
+        except StoreUnreadable as exc:
+            for waiting in batch:
+                _answer(waiting, LogClosed(f"nothing was written: {exc}"))
+            raise
         except BaseException as exc:
             reason = f"the store failed in the middle of a write: {exc!r}"
             for waiting in batch:
@@ -205,7 +226,7 @@ class Writer:
             raise
         else:
             self._stalled = None
-            self._settle(batch, verdicts)
+            self._settle(batch, written.verdicts)
 
     def _take(self) -> list[_Waiting]:
         batch: list[_Waiting] = []
@@ -219,22 +240,29 @@ class Writer:
             self._drop(waiting)
         return batch
 
-    def _write(self, batch: Sequence[_Waiting]) -> Sequence[Verdict]:
+    def _write(self, batch: Sequence[_Waiting]) -> _Written:
         """In the writer's thread: judge, number, write, sync."""
         try:
             try:
-                return self._admit_and_commit(batch)
+                return _Written(self._admit_and_commit(batch))
             except StoreConflict:
                 # The backstop knows better than the cache. Look everything up again, once.
-                self._ledger.forget_everything(self._store.head().position)
-                return self._admit_and_commit(batch)
+                self._ledger.forget_everything(self._store.last_position())
+                verdicts = self._admit_and_commit(batch)
+                return _Written(verdicts, self._store.head())
         except BaseException:
             self._ledger.roll_back()
             raise
 
+    def _admit(self, batch: Sequence[_Waiting]) -> list[Verdict]:
+        try:
+            self._commit_time = max(self._commit_time, self._env.now())
+            return [self._ledger.admit(w.append, self._commit_time) for w in batch]
+        except Exception as exc:
+            raise StoreUnreadable(f"the store cannot be read: {exc!r}") from exc
+
     def _admit_and_commit(self, batch: Sequence[_Waiting]) -> Sequence[Verdict]:
-        self._commit_time = max(self._commit_time, self._env.now())
-        verdicts = [self._ledger.admit(w.append, self._commit_time) for w in batch]
+        verdicts = self._admit(batch)
         records = [r for v in verdicts if isinstance(v, Admitted) for r in v.records]
         if records:
             if self._env.faults is not None:
@@ -247,6 +275,14 @@ class Writer:
         return verdicts
 
     # Answering
+
+    def _show(self, written: _Written) -> None:
+        """Show followers what is on disk; if others wrote too, let them read it there."""
+        if written.head is not None:
+            self._tail.skip_to(written.head)
+        else:
+            verdicts = written.verdicts
+            self._tail.extend([r for v in verdicts if isinstance(v, Admitted) for r in v.records])
 
     def _settle(self, batch: Sequence[_Waiting], verdicts: Sequence[Verdict]) -> None:
         """Answer the callers. Followers see the records in the same stretch of the event loop."""

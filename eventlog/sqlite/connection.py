@@ -67,14 +67,16 @@ class Connection(SQLiteConnection):
 
 
 class _Pool(SQLiteConnectionPool):
-    def __init__(self, path: Path, *, writable: bool) -> None:
+    def __init__(self, path: Path, *, writable: bool, immutable: bool) -> None:
+        mode = "rwc" if writable else "ro&immutable=1" if immutable else "rw"
         super().__init__(
-            db_name=f"{path.resolve().as_uri()}?mode={'rwc' if writable else 'rw'}",
+            db_name=f"{path.as_uri()}?mode={mode}",
             lock_timeout=BUSY_SECONDS,
             pool_size=POOL_SIZE,
         )
         self._path = path
         self._writable = writable
+        self._immutable = immutable
         self._closing = False
 
     def get_connection(
@@ -112,13 +114,13 @@ class _Pool(SQLiteConnectionPool):
                 check_same_thread=False,  # one thread at a time, which the pool sees to
                 cached_statements=64,
             )
-        except sqlite3.OperationalError as exc:
-            raise LogUnsupported(f"cannot open {self._path}: {exc}") from exc
+        except sqlite3.Error as exc:
+            raise not_opened(self._path, exc) from exc
         try:
             self._set_up(database)
-        except sqlite3.DatabaseError as exc:
+        except sqlite3.Error as exc:
             database.close()
-            raise LogUnsupported(f"{self._path} is not a log: {exc}") from exc
+            raise not_opened(self._path, exc) from exc
         except BaseException:
             database.close()
             raise
@@ -127,24 +129,25 @@ class _Pool(SQLiteConnectionPool):
     def _set_up(self, database: sqlite3.Connection) -> None:
         for name, wanted in _SETTINGS:
             if self._writable or name != "journal_mode":
-                database.execute(f"PRAGMA {name} = {wanted}").close()
+                database.execute(f"PRAGMA {name} = {wanted}").fetchall()  # raises if it failed
             (found,) = database.execute(f"PRAGMA {name}").fetchone()
-            if found != wanted:
+            if found != wanted and not self._immutable:
                 raise LogUnsupported(f"SQLite refuses {name} = {wanted} on {self._path}: {found}")
         if not self._writable:
-            database.execute("PRAGMA query_only = ON").close()
+            database.execute("PRAGMA query_only = ON").fetchall()
         database.row_factory = sqlite3.Row  # what the library's recorder methods expect
 
 
 class Datastore(SQLiteDatastore):
     """The library's datastore with our connections and text stream ids."""
 
-    def __init__(self, path: Path, *, writable: bool) -> None:
+    def __init__(self, path: Path, *, writable: bool, immutable: bool = False) -> None:
         """Open nothing yet; connections are made on demand."""
+        self._writable = writable
         self._writer: Connection | None = None
         self._writer_lock = Lock()
         super().__init__(db_name="", originator_id_type="text")
-        self.pool = self._pool = _Pool(path, writable=writable)
+        self.pool = self._pool = _Pool(path, writable=writable, immutable=immutable)
 
     @contextmanager
     def writing(self) -> Iterator[SQLiteConnection]:
@@ -166,6 +169,20 @@ class Datastore(SQLiteDatastore):
         except sqlite3.Error as exc:
             raise classified(exc) from exc
 
+    @contextmanager
+    def looking(self) -> Iterator[sqlite3.Cursor]:
+        """Read as the writer does: on its own connection, whatever readers do to theirs."""
+        if not self._writable:
+            with self.ours(commit=False) as cursor:
+                yield cursor
+            return
+        try:
+            with self.writing() as connection, connection.cursor() as cursor:
+                cursor.row_factory = None
+                yield cursor
+        except sqlite3.Error as exc:
+            raise classified(exc) from exc
+
     def close(self) -> None:
         """Close all connections, when nobody is in the middle of a transaction."""
         with self._writer_lock:
@@ -173,6 +190,16 @@ class Datastore(SQLiteDatastore):
                 self._writer.close()
                 self._writer = None
             self.pool.close()
+
+
+def not_opened(path: Path, error: sqlite3.Error) -> EventLogError:
+    """Tell why a file could not be opened: whether it is no log, or there is another trouble."""
+    code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE
+    if code in {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR}:
+        return LogUnsupported(f"{path} is not a log: {error}")
+    if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL}:
+        return classified(error)
+    return StoreFailed(f"cannot open {path}: {error}")
 
 
 def classified(error: sqlite3.Error) -> EventLogError:

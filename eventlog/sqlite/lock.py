@@ -1,7 +1,7 @@
 """The writer's lock: at most one process writes a log, and its pid is known.
 
-The lock is the kernel's (``flock``), so it ends with its process, however that ends. The pid in the
-file is there for people.
+The lock is the kernel's (``flock``), so it ends with its process, however that ends. (A child that
+was forked without exec would keep it.) The pid in the file is there for people.
 """
 
 import fcntl
@@ -24,8 +24,12 @@ class WriterLock:
             pid = _pid_in(self._fd)
             os.close(self._fd)
             raise LogLocked(str(log_path), pid) from None
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+        try:
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+        except OSError:
+            self.release()
+            raise
 
     def release(self) -> None:
         """Give the lock back. Doing so twice is harmless."""

@@ -11,6 +11,11 @@ APPLICATION_ID: Final = 0x50657264  # "Perd", shown by file(1) and checked at op
 SCHEMA_VERSION: Final = 1
 EVENTS: Final = "events"
 
+# The first bytes of every SQLite file.
+MAGIC: Final = b"SQLite format 3\0"
+HEADER_BYTES: Final = 100
+APPLICATION_ID_AT: Final = slice(68, 72)
+
 SEALED_MESSAGE: Final = "the stream is sealed"
 
 CREATE: Final = (
@@ -46,6 +51,18 @@ CREATE: Final = (
     CREATE TRIGGER sealed_streams_stay_sealed BEFORE INSERT ON events
     WHEN EXISTS (SELECT 1 FROM events WHERE originator_id = NEW.originator_id AND seal = 1)
     BEGIN SELECT RAISE(ABORT, '{SEALED_MESSAGE}'); END
+    """,
+    # Without these, INSERT OR REPLACE would delete what is in its way and ask nobody.
+    """
+    CREATE TRIGGER positions_only_grow BEFORE INSERT ON events
+    WHEN NEW.rowid <= (SELECT max(rowid) FROM events)
+    BEGIN SELECT RAISE(ABORT, 'the log is append-only: this position is taken'); END
+    """,
+    """
+    CREATE TRIGGER versions_are_written_once BEFORE INSERT ON events
+    WHEN EXISTS (SELECT 1 FROM events WHERE originator_id = NEW.originator_id
+                 AND originator_version = NEW.originator_version)
+    BEGIN SELECT RAISE(ABORT, 'the log is append-only: this version is written'); END
     """,
     "CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +15,7 @@ from eventlog.ledger import NO_STREAM, StreamState
 from eventlog.record import START, Mark, Record, foreign_record
 from eventlog.sqlite import schema
 from eventlog.sqlite.connection import BUSY_SECONDS, Datastore, classified
+from eventlog.sqlite.file import make_durable, refuse_foreign, sync_directory, wal_of
 from eventlog.sqlite.lock import WriterLock
 from eventlog.store import Bounds, StoredPage
 
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
 LOG: Final = "log"
 BACKUP: Final = "backup"
-CHECKPOINT_BYTES: Final = 8 << 20
-WAL_LIMIT: Final = 32 << 20
+CHECKPOINT_BYTES: Final = 4 << 20
+WAL_LIMIT: Final = (
+    12 << 20
+)  # below 16 MiB SQLite's index of it fits into one piece, made at opening
 _PAGE: Final = 4096
 _CHECKPOINT_PATIENCE: Final = 500  # milliseconds for readers to finish; appends wait that long
 _LAST: Final = (1 << 63) - 1
@@ -52,10 +54,13 @@ class SqliteStore(SQLiteApplicationRecorder):
     # Opening
 
     @classmethod
-    def open(cls, path: Path, *, env: Env) -> SqliteStore:
+    def open(cls, path: Path, *, env: Env, lock: WriterLock | None = None) -> SqliteStore:
         """Open a log as its one writer; make it if there is none."""
-        lock = WriterLock(path)
+        path = path.resolve()
+        refuse_foreign(path)
+        lock = lock or WriterLock(path)
         try:
+            make_durable(wal_of(path))
             return cls._opened(path, env, lock, LOG)
         except BaseException:
             lock.release()
@@ -64,13 +69,19 @@ class SqliteStore(SQLiteApplicationRecorder):
     @classmethod
     def open_reader(cls, path: Path, *, kind: str = LOG) -> SqliteStore:
         """Open a log for reading, beside its writer or without one."""
+        path = path.resolve()
         if not path.exists():
             raise LogUnsupported(f"there is no log at {path}")
-        return cls._checked(path, Datastore(path, writable=False), None, kind, writable=False)
+        refuse_foreign(path)
+        if kind == BACKUP and wal_of(path).exists():
+            raise LogUnsupported(f"{path} is a log, not a backup")
+        datastore = Datastore(path, writable=False, immutable=kind == BACKUP)
+        return cls._checked(path, datastore, None, kind, writable=False)
 
     @classmethod
     def create(cls, path: Path, *, env: Env, kind: str) -> SqliteStore:
         """Make a new file that no other process knows of yet."""
+        path = path.resolve()
         if path.exists():
             raise LogUnsupported(f"{path} exists already")
         return cls._opened(path, env, None, kind)
@@ -80,7 +91,7 @@ class SqliteStore(SQLiteApplicationRecorder):
         datastore = Datastore(path, writable=True)
         try:
             _create_if_empty(datastore, env, kind)
-            _sync_directory(path.parent)
+            sync_directory(path.parent)
             return cls._checked(path, datastore, lock, kind, writable=True)
         except BaseException:
             datastore.close()
@@ -111,7 +122,7 @@ class SqliteStore(SQLiteApplicationRecorder):
             (application,) = c.execute("PRAGMA application_id").fetchone()
             (version,) = c.execute("PRAGMA user_version").fetchone()
             if application != schema.APPLICATION_ID:
-                raise LogUnsupported(f"{self.path} is a database, but not a Perdure log")
+                raise LogUnsupported(f"{self.path} is no Perdure log")
             if version != schema.SCHEMA_VERSION:
                 raise LogUnsupported(
                     f"{self.path} has format {version}; this release reads"
@@ -165,28 +176,29 @@ class SqliteStore(SQLiteApplicationRecorder):
             try:
                 c.execute(f"PRAGMA busy_timeout = {_CHECKPOINT_PATIENCE}")
                 _, pages, _ = c.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
-                c.execute(f"PRAGMA busy_timeout = {1000 * BUSY_SECONDS}")
             except sqlite3.Error as exc:
                 raise classified(exc) from exc
+            finally:
+                c.execute(f"PRAGMA busy_timeout = {1000 * BUSY_SECONDS}")
         return int(pages)
 
-    # Looking up
+    # Looking up, for the writer
 
     def stream_state(self, stream: str) -> StreamState:
         """Tell where a stream stands."""
-        with self.datastore.ours(commit=False) as c:
+        with self.datastore.looking() as c:
             row = c.execute(schema.STREAM_STATE, (stream,)).fetchone()
         return NO_STREAM if row is None else StreamState(row[0], row[1], bool(row[2]))
 
     def scope_position(self, scope: str) -> int:
         """Tell the position of a scope's newest record."""
-        with self.datastore.ours(commit=False) as c:
+        with self.datastore.looking() as c:
             (position,) = c.execute(schema.SCOPE_POSITION, (scope,)).fetchone()
         return position or 0
 
     def slice_of_stream(self, stream: str, after: int, count: int) -> list[Record]:
         """Read records that follow a version."""
-        with self.datastore.ours(commit=False) as c:
+        with self.datastore.looking() as c:
             rows = c.execute(schema.READ_STREAM, (stream, after, _LAST, count))
             return [Record._make(row) for row in rows]
 
@@ -194,6 +206,14 @@ class SqliteStore(SQLiteApplicationRecorder):
         """Give the newest record's place."""
         with self.datastore.ours(commit=False) as c:
             return _mark(c.execute(schema.HEAD).fetchone()) or START
+
+    def last_position(self) -> int:
+        """Give the last position ever used."""
+        with self.datastore.looking() as c:
+            row = c.execute(schema.LAST_POSITION).fetchone()
+        return 0 if row is None else row[0]
+
+    # Looking up, for everybody
 
     def commit_time(self) -> int:
         """Give the commit time of the newest record."""
@@ -307,15 +327,6 @@ def _create_if_empty(datastore: Datastore, env: Env, kind: str) -> None:
         c.executemany("INSERT INTO about VALUES (?, ?)", about.items())
         c.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
         c.execute(f"PRAGMA user_version = {schema.SCHEMA_VERSION}")
-
-
-def _sync_directory(directory: Path) -> None:
-    """Make a new file's name durable: SQLite syncs contents, and names only of its journals."""
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _pages_touched(records: Sequence[Record]) -> int:

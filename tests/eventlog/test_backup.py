@@ -134,3 +134,32 @@ def test_generations_differ(tmp_path: Path) -> None:
 
     first, same, other = trio.run(main)
     assert first == same != other
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal"])
+async def test_parts_of_another_log_are_not_mixed_in(
+    store: SqliteStore, tmp_path: Path, suffix: str
+) -> None:
+    """What a killed process left beside the name would be replayed over the restored log."""
+    async with open_log(RealEnv(), store) as log:
+        await back_up(log, tmp_path / "backup.db")
+    (tmp_path / f"restored.db{suffix}").write_bytes(b"left over")
+    with pytest.raises(LogUnsupported, match=f"restored.db{suffix} exists already"):
+        restore(tmp_path / "backup.db", tmp_path / "restored.db", env=RealEnv())
+    assert not (tmp_path / "restored.db").exists()
+
+
+async def test_a_backup_is_restored_without_being_touched(
+    store: SqliteStore, tmp_path: Path
+) -> None:
+    """A backup on read-only media is good enough."""
+    vault = tmp_path / "vault"
+    vault.mkdir()
+    async with open_log(RealEnv(), store) as log:
+        await back_up(log, vault / "backup.db")
+    before = (vault / "backup.db").read_bytes()
+    restored = restore(vault / "backup.db", tmp_path / "restored.db", env=RealEnv())
+    assert restored.head().position == 2500
+    restored.close()
+    assert list(vault.iterdir()) == [vault / "backup.db"]
+    assert (vault / "backup.db").read_bytes() == before

@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from eventlog import cbor
 from eventlog.append import Append, StreamWrite, Unmoved
 from eventlog.errors import InvalidAppend, ScopeMoved, StreamSealed, WrongExpectedVersion
 from eventlog.ledger import Admitted, Deferred, Ledger, Refused, Repeated
 from eventlog.memory import MemoryStore
+from eventlog.record import NewEvent
 from eventlog.testing import example_event, example_log, example_record
 
 NOW = 1_767_225_600_000_000_000
@@ -32,10 +34,18 @@ def write(stream: str, expected: int, *, seal: bool = False, scope: str = "") ->
     return Append([StreamWrite(stream, expected, [example_event()], scope, seal)])
 
 
+TWIN = example_event()
+
+
+def odd(**parts: object) -> NewEvent:
+    """An event with something in it that does not belong there."""
+    return replace(example_event(), **parts)  # type: ignore[arg-type]
+
+
 def test_records_are_numbered_by_stream_and_by_log(ledger: Ledger) -> None:
     """Versions go on where the stream stood, positions where the log stood."""
-    two = [example_event(), example_event()]
-    append = Append([StreamWrite("run/0", 5, two, "session/0"), StreamWrite("run/9", 0, two)])
+    one, two = ([example_event(), example_event()] for _ in range(2))
+    append = Append([StreamWrite("run/0", 5, one, "session/0"), StreamWrite("run/9", 0, two)])
     verdict = ledger.admit(append, NOW)
     assert isinstance(verdict, Admitted)
     assert [(r.position, r.stream, r.version) for r in verdict.records] == [
@@ -186,6 +196,19 @@ def test_the_cache_is_bounded_and_forgetting_is_harmless(store: MemoryStore) -> 
         (lambda: StreamWrite("a", 0, [replace(example_event(), event_time=1 << 63)]), "event time"),
         (lambda: StreamWrite("a", 0, [replace(example_event(), schema=0)]), "schema version 0"),
         (lambda: Unmoved("\ud800", 1), "surrogate"),
+        (lambda: StreamWrite(7, 0, [example_event()]), "of type int"),  # type: ignore[arg-type]
+        (lambda: StreamWrite("a", 0.5, [example_event()]), "expected"),  # type: ignore[arg-type]
+        (lambda: StreamWrite("a", 0, [odd(body=[])]), "holds a list"),
+        (lambda: StreamWrite("a", 0, [odd(body="text")]), "holds a str"),
+        (lambda: StreamWrite("a", 0, [odd(event_id="x" * 16)]), "holds a str"),
+        (lambda: StreamWrite("a", 0, [odd(event_time=1.5)]), "no integer"),
+        (lambda: StreamWrite("a", 0, [odd(meta=b"\xff")]), "nobody could read"),
+        (lambda: StreamWrite("a", 0, [odd(meta=cbor.encode([]))]), "is a map"),
+        (lambda: StreamWrite("a", 0, [odd(meta=cbor.encode({"fields": None}))]), "is a map"),
+        (lambda: StreamWrite("a", 0, [odd(meta=cbor.encode({"fields": {"x": [1]}}))]), "field 'x'"),
+        (lambda: Append([StreamWrite("a", 0, [TWIN, TWIN])]), "one event id twice"),
+        (lambda: Append([StreamWrite("a", 0, [example_event() for _ in range(1001)])]), "at most"),
+        (lambda: Append([StreamWrite("a", 0, [example_event(x=b"x" * 900_000)] * 5)]), "at most"),
         (lambda: StreamWrite("a", 0, [example_event(x=b"x" * (1 << 20))]), "takes 10"),
     ],
 )
@@ -194,3 +217,12 @@ def test_an_append_that_can_never_succeed_is_refused_at_once(make: object, reaso
     assert callable(make)
     with pytest.raises(InvalidAppend, match=reason):
         make()
+
+
+def test_nobody_changes_an_append_that_waits() -> None:
+    """Lists and generators are taken as they are now."""
+    events = [example_event()]
+    write = StreamWrite("a", 0, events)
+    events.clear()
+    assert len(write.events) == 1
+    assert len(StreamWrite("a", 0, (e for e in [example_event()])).events) == 1  # type: ignore[arg-type]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from eventlog import (
     MemorySnapshots,
     MemoryStore,
     RealEnv,
+    Snapshot,
     SnapshotFile,
     SqliteStore,
     StreamWrite,
@@ -201,9 +203,70 @@ async def test_only_a_few_snapshots_are_kept(make_snapshots: Callable[[], Snapsh
         for record in store.read_all(0, Bounds()).records:
             await log.save_snapshot(record, "fold-1", b"")
     kept = [
-        n for n in range(1, 11) if (s := snapshots.newest("run/1", "fold-1", n)) and s.version == n
+        n
+        for n in range(1, 11)
+        if (s := snapshots.newest("run/1", "fold-1", store.generation, n)) and s.version == n
     ]
     assert kept == list(range(11 - KEPT_PER_STREAM, 11))
+
+
+async def test_a_restored_log_makes_snapshots_of_its_own(
+    autojump_clock: MockClock,
+    env: SteadyEnv,
+    filled: MemoryStore,
+    make_snapshots: Callable[[], Snapshots],
+) -> None:
+    """Snapshots of the log before do not stand in the way of new ones."""
+    snapshots = make_snapshots()
+    records = filled.read_stream("run/1", 0, Bounds()).records
+    async with open_log(env, filled, snapshots=snapshots) as log:
+        for record in records:
+            await log.save_snapshot(record, "fold-1", b"old")
+    restored = MemoryStore("f" * 16)
+    restored.commit(filled.read_all(0, Bounds()).records)
+    async with open_log(env, restored, snapshots=snapshots) as log:
+        await log.save_snapshot(records[1], "fold-1", b"new")
+        found = await log.load_snapshot("run/1", "fold-1")
+        assert found is not None
+        assert (found.version, found.state) == (2, b"new")
+
+
+async def test_two_folds_of_one_stream_do_not_evict_each_other(
+    autojump_clock: MockClock,
+    env: SteadyEnv,
+    filled: MemoryStore,
+    make_snapshots: Callable[[], Snapshots],
+) -> None:
+    """Each projection has its own snapshots."""
+    records = filled.read_stream("run/1", 0, Bounds()).records
+    async with open_log(env, filled, snapshots=make_snapshots()) as log:
+        await log.save_snapshot(records[1], "fold-a", b"a")
+        await log.save_snapshot(records[2], "fold-b", b"b")
+        assert (await log.load_snapshot("run/1", "fold-a")) is not None
+        assert (await log.load_snapshot("run/1", "fold-b")) is not None
+
+
+def test_snapshots_are_saved_from_several_threads(make_snapshots: Callable[[], Snapshots]) -> None:
+    """The log's reading threads use the cache at the same time."""
+    snapshots = make_snapshots()
+
+    def work(number: int) -> None:
+        for version in range(200):
+            snapshots.save(
+                Snapshot(
+                    stream=f"run/{version % 7}",
+                    version=version,
+                    fold="f",
+                    generation="0",
+                    check=b"",
+                    state=b"",
+                )
+            )
+            snapshots.newest(f"run/{number}", "f", "0", None)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    assert snapshots.newest("run/1", "f", "0", None) is not None
 
 
 def test_a_damaged_snapshot_file_is_started_anew(tmp_path: Path) -> None:
@@ -211,9 +274,9 @@ def test_a_damaged_snapshot_file_is_started_anew(tmp_path: Path) -> None:
     path = tmp_path / "snapshots.db"
     path.write_bytes(b"rubbish" * 1000)
     cache = SnapshotFile(path)
-    assert cache.newest("run/1", "fold-1", None) is None
+    assert cache.newest("run/1", "fold-1", "0", None) is None
     cache.close()
-    assert cache.newest("run/1", "fold-1", None) is None  # closed: as good as empty
+    assert cache.newest("run/1", "fold-1", "0", None) is None  # closed: as good as empty
 
 
 # The whole, on a real disk with real threads

@@ -137,3 +137,24 @@ def test_only_registered_events_are_encoded(registry: EventRegistry) -> None:
 def test_the_events_can_be_listed(registry: EventRegistry) -> None:
     """Documentation goes through all event classes by name."""
     assert list(registry) == [Painted]
+
+
+def test_a_shape_that_could_never_be_read_is_refused_when_registered() -> None:
+    """Two dataclasses in one field cannot be told apart in the log."""
+
+    @dataclass(frozen=True)
+    class Ambiguous:
+        event_name: ClassVar[str] = "test.ambiguous"
+        what: Point | Painted
+
+    with pytest.raises(TypeError):
+        EventRegistry().register(Ambiguous)
+
+
+def test_failures_on_the_way_are_codec_errors(registry: EventRegistry) -> None:
+    """An upcaster that breaks and a value that has no form are reported, not thrown about."""
+    broken = stored(encode(registry, PAINTED))._replace(schema=1, body=cbor.encode({}))
+    with pytest.raises(CodecError, match="record 7 cannot be upcast"):
+        registry.decode(broken)
+    with pytest.raises(CodecError, match="cannot be stored"):
+        encode(registry, replace(PAINTED, note=object()))  # type: ignore[arg-type]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 from eventsourcing.tests.persistence import (
@@ -10,6 +11,8 @@ from eventsourcing.tests.persistence import (
 )
 
 from eventlog import (
+    Append,
+    DiskFull,
     LogLocked,
     LogUnsupported,
     MemoryStore,
@@ -18,11 +21,23 @@ from eventlog import (
     SqliteStore,
     Store,
     StoreBusy,
+    StoreFailed,
+    StreamWrite,
+    open_log,
+    verify,
 )
+from eventlog.errors import StoreConflict
 from eventlog.sqlite import schema
+from eventlog.sqlite.connection import classified
 from eventlog.sqlite.store import BACKUP, WAL_LIMIT
 from eventlog.store import Bounds
-from eventlog.testing import StoreContract, TextStreamIds, example_log, example_record
+from eventlog.testing import (
+    StoreContract,
+    TextStreamIds,
+    example_event,
+    example_log,
+    example_record,
+)
 
 
 class TestMemoryStore(StoreContract):
@@ -125,16 +140,19 @@ def test_the_database_refuses_to_change_the_past(path: Path, statement: str) -> 
     database.close()
 
 
-def test_the_database_refuses_to_replace_a_record(path: Path) -> None:
-    """INSERT OR REPLACE would delete silently; it is refused too."""
+@pytest.mark.parametrize("verb", ["INSERT", "INSERT OR REPLACE", "INSERT OR IGNORE"])
+@pytest.mark.parametrize("change", [{}, {"position": 99}, {"version": 99}, {"position": 3}])
+def test_the_database_refuses_to_replace_a_record(
+    path: Path, verb: str, change: dict[str, Any]
+) -> None:
+    """Neither a position nor a version can be taken twice, by whatever statement."""
     make_log(path)
     database = sqlite3.connect(path)
-    database.execute("PRAGMA recursive_triggers = ON")
-    with pytest.raises(sqlite3.IntegrityError):
-        database.execute(
-            f"INSERT OR REPLACE INTO events ({schema.COLUMNS})"  # noqa: S608 - a constant
-            f" SELECT {schema.COLUMNS} FROM events WHERE rowid = 1"
-        )
+    taken = example_record(1, "run/0", scope="session/0")._replace(**change)
+    before = database.execute("SELECT * FROM events").fetchall()
+    with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+        database.execute(schema.INSERT.replace("INSERT", verb, 1), taken)
+    assert database.execute("SELECT * FROM events").fetchall() == before
     database.close()
 
 
@@ -159,15 +177,101 @@ def test_every_connection_is_durable(path: Path) -> None:
     store.close()
 
 
-def test_positions_are_never_used_again(path: Path) -> None:
-    """Even if somebody had removed the newest records by force, their positions stay used."""
+async def test_positions_are_never_used_again(path: Path) -> None:
+    """Even if somebody has removed the newest records by force, the next one is another one."""
     make_log(path)
     database = sqlite3.connect(path)
     database.execute("DROP TRIGGER events_are_never_deleted")
     database.execute("DELETE FROM events WHERE rowid > 10")
     database.commit()
-    assert database.execute(schema.LAST_POSITION).fetchone() == (15,)
     database.close()
+    store = SqliteStore.open(path, env=RealEnv())
+    async with open_log(RealEnv(), store) as log:
+        assert "position 15 was used before" in (await verify(log)).problems[0]
+        follow = await log.follow(log.cursor(await log.head()))
+        receipt = await log.append(Append([StreamWrite("run/9", 0, [example_event()])]))
+        assert receipt.mark.position == 16
+        assert [r.position for r in (await follow.next_batch()).records] == [16]
+    store.close()
+
+
+def test_a_log_has_one_lock_by_whatever_name(path: Path) -> None:
+    """A symbolic link does not let a second writer in."""
+    store = SqliteStore.open(path, env=RealEnv())
+    alias = path.with_name("alias.db")
+    alias.symlink_to(path)
+    with pytest.raises(LogLocked):
+        SqliteStore.open(alias, env=RealEnv())
+    store.close()
+
+
+def test_a_foreign_database_is_left_as_it_was(tmp_path: Path) -> None:
+    """Refusing it changes nothing of it and puts nothing beside it."""
+    foreign = tmp_path / "foreign.db"
+    database = sqlite3.connect(foreign)
+    database.execute("CREATE TABLE t (x)")
+    database.close()
+    before = foreign.read_bytes()
+    with pytest.raises(LogUnsupported):
+        SqliteStore.open(foreign, env=RealEnv())
+    assert foreign.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [foreign]
+
+
+def test_the_writer_needs_no_new_connection(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When no file can be opened any more, what is open goes on writing."""
+    store = SqliteStore.open(path, env=RealEnv())
+    store.commit([example_record(1)])
+
+    def refuse(*_: object, **__: object) -> None:
+        raise sqlite3.OperationalError("unable to open database file")
+
+    monkeypatch.setattr("eventlog.sqlite.connection.sqlite3.connect", refuse)
+    with store.datastore.get_connection(commit=False):  # a reader has the only other one
+        assert store.stream_state("run/1").version == 1
+        assert store.scope_position("run/1") == 1
+        assert len(store.slice_of_stream("run/1", 0, 1)) == 1
+        store.commit([example_record(2, version=2)])
+        with pytest.raises(StoreFailed, match="cannot open"):
+            store.head()
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (sqlite3.SQLITE_FULL, DiskFull),
+        (sqlite3.SQLITE_BUSY, StoreBusy),
+        (sqlite3.SQLITE_BUSY_SNAPSHOT, StoreBusy),
+        (sqlite3.SQLITE_CONSTRAINT_UNIQUE, StoreConflict),
+        (sqlite3.SQLITE_CONSTRAINT_TRIGGER, StoreConflict),
+        (sqlite3.SQLITE_IOERR_FSYNC, StoreFailed),
+        (sqlite3.SQLITE_IOERR_WRITE, StoreFailed),
+        (sqlite3.SQLITE_CORRUPT, StoreFailed),
+    ],
+)
+def test_a_failure_is_told_apart(code: int, expected: type[Exception]) -> None:
+    """Conflict, full disk and busy lock have names; everything else is an unknown outcome."""
+    error = sqlite3.OperationalError("m")
+    error.sqlite_errorcode = code
+    assert type(classified(error)) is expected
+
+
+def test_a_checkpoint_that_fails_is_seen(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failed sync of the database file is not swallowed; a full disk waits for better times."""
+    store = SqliteStore.open(path, env=RealEnv())
+    for error, expected in ((StoreFailed("io"), StoreFailed), (DiskFull("full"), None)):
+
+        def fail(_: str, error: Exception = error) -> int:
+            raise error
+
+        monkeypatch.setattr(store, "_checkpoint", fail)
+        if expected is None:
+            store.upkeep()
+        else:
+            with pytest.raises(expected):
+                store.upkeep()
+    store.close()
 
 
 def test_a_second_writer_is_told_who_the_first_is(path: Path) -> None:

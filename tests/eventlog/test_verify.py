@@ -57,6 +57,8 @@ DAMAGE = {
     "record 1: not CBOR": lambda: [R(1)._replace(body=b"\xff")],
     "semantic tag": lambda: [R(1)._replace(meta=b"\xc0\x60")],
     "occurs 2 times": lambda: [R(n, version=n)._replace(event_id=bytes(16)) for n in (1, 2)],
+    "record 3 follows 1: some are missing": lambda: [R(1), R(3, version=2)],
+    "metadata is a map": lambda: [R(1)._replace(meta=b"\x80")],
     "an event id of 3 bytes": lambda: [R(1)._replace(event_id=b"abc")],
 }
 

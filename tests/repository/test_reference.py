@@ -72,6 +72,7 @@ def test_the_limits_are_those_of_the_code() -> None:
     numbers = {
         "appends that may wait": (WriterLimits().queued_appends, WriterLimits().queued_bytes),
         "appends in one commit": (WriterLimits().batch_appends, WriterLimits().batch_bytes),
+        "events in one append": (append.MAX_APPEND_EVENTS, append.MAX_APPEND_BYTES),
         "records in memory": (TailLimits().records, TailLimits().bytes),
         "records in one batch": (FollowLimits().records, FollowLimits().bytes),
         "silence of a follower": (int(FollowLimits().heartbeat),),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eventlog.env import FaultPoint
-from eventlog.errors import DiskFull, StoreBusy, StoreFailed
+from eventlog.errors import DiskFull, StoreBusy, StoreConflict, StoreFailed
 from eventlog.memory import MemoryStore
 from eventlog.store import Bounds
 
@@ -26,12 +26,13 @@ class Disk(MemoryStore):
         self.chance = chance
         self.fails_before = chance.choice([0, 0, 0.02])
         self.fails_after = chance.choice([0, 0, 0.05])
-        self.busy = chance.choice([0, 0, 0.1])
+        self.busy = chance.choice([0, 0, 0.1, 0.5])
+        self.denies = chance.choice([0, 0, 0.05])  # says conflict after having written
         self.full = False
 
     def heal(self) -> None:
         """Fail no more."""
-        self.fails_before = self.fails_after = self.busy = 0
+        self.fails_before = self.fails_after = self.busy = self.denies = 0
         self.full = False
 
     @property
@@ -64,3 +65,5 @@ class DiskView(MemoryStore):
         self._env.faults.strike(FaultPoint.STORE_END)
         if chance.random() < disk.fails_after:
             raise StoreFailed("simulated, but written")
+        if chance.random() < disk.denies:
+            raise StoreConflict("simulated, but written")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import trio
 
@@ -11,12 +10,10 @@ from eventlog.errors import LogClosed
 from eventlog.filter import EVERYTHING, Filter
 from eventlog.follow import FollowLimits
 from eventlog.log import EventLog, open_log
+from eventlog.record import Record
 from eventlog.simulation import Dead, SimEnv
 from tests.simulation.disk import DiskView
 from tests.simulation.world import Violation, World, cancel_when
-
-if TYPE_CHECKING:
-    from eventlog.record import Record
 
 
 @dataclass

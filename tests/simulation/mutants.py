@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
     import trio
 
-    from eventlog.ledger import Verdict
-    from eventlog.writer import _Waiting
+    from eventlog.writer import _Waiting, _Written
 
 
 async def answer_before_commit(self: Writer) -> None:
@@ -31,7 +30,7 @@ async def answer_before_commit(self: Writer) -> None:
     self._settle(batch, verdicts)
     records = [r for v in verdicts if isinstance(v, Admitted) for r in v.records]
     await self._env.run_sync(self._store.commit, records, limiter=self._thread)
-    self._on_commit(records)
+    self._tail.extend(records)
 
 
 async def wait_on_a_newer_signal(self: Follow, _: trio.Event) -> None:
@@ -44,7 +43,7 @@ async def wait_on_a_newer_signal(self: Follow, _: trio.Event) -> None:
 _real_write = Writer._write
 
 
-def write_again_blindly(self: Writer, batch: Sequence[_Waiting]) -> Sequence[Verdict]:
+def write_again_blindly(self: Writer, batch: Sequence[_Waiting]) -> _Written:
     """Take every failed commit for one that wrote nothing, and write on top of what is there."""
     try:
         return _real_write(self, batch)

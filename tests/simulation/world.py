@@ -6,6 +6,7 @@ is answered. Nothing they were told may ever turn out untrue.
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,6 @@ from eventlog.writer import WriterLimits
 from tests.simulation.disk import Disk, DiskView
 
 if TYPE_CHECKING:
-    import random
     from collections.abc import Awaitable, Callable
 
     from eventlog.append import Receipt

@@ -6,17 +6,17 @@ turns. To add one, write its sides in a module of its area and put it into ``cat
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
+from tools.bench.measure import Sample
 
-    from tools.bench.measure import Sample
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
     Side = Callable[[], Sample]
 

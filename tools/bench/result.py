@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tools.bench.measure import Spread
+from tools.bench.benchmark import Benchmark, Target
+from tools.bench.measure import Sample, Spread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from tools.bench.benchmark import Benchmark, Figure, Setting, Target
-    from tools.bench.measure import Sample
+    from tools.bench.benchmark import Figure, Setting
 
     Values = Callable[[Sample], float | None]
     Progress = Callable[[str], None]

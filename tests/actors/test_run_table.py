@@ -1,0 +1,113 @@
+"""Every command in every status, as a table."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from actors.errors import Fenced, NoSuchQuestion, NotNow, Refusal
+from actors.run.commands import Answer, Recover, RequestCancel, RunCommand
+from actors.run.core import RUN
+from actors.run.events import ProgressReported
+from actors.run.status import MOVES, CancelMode, Outcome, Status
+from actors.testing import given
+from tests.actors.test_run_core import (
+    ACTIVATE,
+    ACTIVATE_AGAIN,
+    DEACTIVATE,
+    HISTORIES,
+    SECOND,
+    deliver,
+    export,
+    finish,
+)
+
+COMMANDS: dict[str, RunCommand] = {
+    "activate": ACTIVATE,
+    "activate again": ACTIVATE_AGAIN,
+    "deactivate": DEACTIVATE,
+    "progress": deliver(ProgressReported(progress=0.5, message=None, at=0)),
+    "export": deliver(export()),
+    "zombie": deliver(export(), epoch=0),
+    "succeed": finish(Outcome.SUCCEEDED),
+    "fail": finish(Outcome.FAILED),
+    "time out": finish(Outcome.TIMEOUT),
+    "end canceled": finish(Outcome.CANCELED),
+    "cancel": RequestCancel(by="b", at=4 * SECOND),
+    "force": RequestCancel(by="b", at=4 * SECOND, mode=CancelMode.FORCE),
+    "answer": Answer(question_id="q", answer=1, by="b", at=4 * SECOND),
+    "recover": Recover(resumes=True, compatible=True, at=4 * SECOND),
+    "recover lost": Recover(resumes=False, compatible=True, at=4 * SECOND),
+}
+
+S = Status
+ENDS = (S.SUCCEEDED, S.FAILED, S.CANCELED, S.TIMEOUT)
+# The status after each command in each status; an error where it is refused.
+AFTER: dict[str, dict[Status, Status | type[Refusal]]] = {
+    "activate": {S.QUEUED: S.RUNNING, S.RUNNING: Fenced, S.CANCEL_REQUESTED: NotNow},
+    "activate again": {S.QUEUED: Fenced, S.RUNNING: S.RUNNING, S.CANCEL_REQUESTED: NotNow},
+    "deactivate": {S.QUEUED: Fenced, S.RUNNING: S.RUNNING, S.CANCEL_REQUESTED: S.CANCEL_REQUESTED},
+    "progress": {S.QUEUED: Fenced, S.RUNNING: S.RUNNING, S.CANCEL_REQUESTED: S.CANCEL_REQUESTED},
+    "export": {S.QUEUED: Fenced, S.RUNNING: S.RUNNING, S.CANCEL_REQUESTED: S.CANCEL_REQUESTED},
+    "zombie": {S.QUEUED: Fenced, S.RUNNING: Fenced, S.CANCEL_REQUESTED: Fenced},
+    "succeed": {S.QUEUED: Fenced, S.RUNNING: S.SUCCEEDED, S.CANCEL_REQUESTED: S.SUCCEEDED},
+    "fail": {S.QUEUED: Fenced, S.RUNNING: S.FAILED, S.CANCEL_REQUESTED: S.FAILED},
+    "time out": {S.QUEUED: Fenced, S.RUNNING: S.TIMEOUT, S.CANCEL_REQUESTED: S.TIMEOUT},
+    "end canceled": {S.QUEUED: Fenced, S.RUNNING: S.CANCELED, S.CANCEL_REQUESTED: S.CANCELED},
+    "cancel": {
+        S.QUEUED: S.CANCELED,
+        S.RUNNING: S.CANCEL_REQUESTED,
+        S.CANCEL_REQUESTED: S.CANCEL_REQUESTED,
+    },
+    "force": {
+        S.QUEUED: S.CANCELED,
+        S.RUNNING: S.CANCEL_REQUESTED,
+        S.CANCEL_REQUESTED: S.CANCEL_REQUESTED,
+    },
+    "answer": {
+        S.QUEUED: NoSuchQuestion,
+        S.RUNNING: NoSuchQuestion,
+        S.CANCEL_REQUESTED: NoSuchQuestion,
+    },
+    "recover": {S.QUEUED: S.QUEUED, S.RUNNING: S.RUNNING, S.CANCEL_REQUESTED: S.CANCELED},
+    "recover lost": {S.QUEUED: S.QUEUED, S.RUNNING: S.FAILED, S.CANCEL_REQUESTED: S.CANCELED},
+}
+IN_THE_END: dict[str, type[Refusal] | None] = {
+    "activate": NotNow,
+    "activate again": NotNow,
+    "answer": NoSuchQuestion,
+    "cancel": None,
+    "force": None,
+    "recover": None,
+    "recover lost": None,
+}
+
+
+@pytest.mark.parametrize(("command", "status"), list(product(COMMANDS, Status)))
+def test_every_command_in_every_status(command: str, status: Status) -> None:
+    """Each command is allowed or refused in each status as the table says (R10, R11)."""
+    scenario = given(RUN, *HISTORIES[status]).when(COMMANDS[command])
+    if status.is_terminal:
+        error = IN_THE_END.get(command, Fenced)
+        if error is None:
+            scenario.then()
+        else:
+            scenario.refused(error)
+        return
+    expected = AFTER[command][status]
+    if isinstance(expected, Status):
+        assert scenario.allowed().state.status is expected
+    else:
+        scenario.refused(expected)
+
+
+@pytest.mark.parametrize(("before", "after"), list(product(Status, Status)))
+def test_only_allowed_moves_are_possible(before: Status, after: Status) -> None:
+    """No command leads from one status to another unless the machine has that edge (R10)."""
+    reached = set()
+    for command in COMMANDS.values():
+        scenario = given(RUN, *HISTORIES[before]).when(command)
+        if scenario.refusal is None:
+            reached.add(scenario.allowed().state.status)
+    assert (after in reached - {before}) == (after in MOVES[before])

@@ -1,0 +1,195 @@
+"""A host in virtual time with a plugin that does a bit of everything."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import trio
+
+from actors.run.core import Run
+from actors.run.events import RUN_EVENTS, RunCreated
+from eventlog import Append, Filter, MemoryStore, open_log
+from eventlog.store import Bounds
+from runtime.contract import PluginError, Retry, RunCancelled
+from runtime.execution import RunContext
+from runtime.host import Host, HostLimits, stream_of
+from runtime.plugin import declared, entry, plugin
+from tests.eventlog.conftest import SteadyEnv
+
+CALLS: list[str] = []
+
+
+@plugin("test", version="1", limit=3)
+class Example:
+    """Entries of every kind."""
+
+    @entry
+    async def greet(self, ctx: RunContext, name: str = "you") -> str:
+        """Return a value."""
+        return f"hello {name}"
+
+    @entry
+    async def fail(self, ctx: RunContext, code: str | None = None) -> dict[str, Any]:
+        """Raise, or return an error envelope."""
+        if code == "ENVELOPE":
+            return {"ok": False, "error": {"code": "MINE", "message": "m", "details": {"a": 1}}}
+        if code:
+            raise PluginError(code, "as you wish", retriable=True)
+        raise ZeroDivisionError("oops")
+
+    @entry
+    async def exports(self, ctx: RunContext, *, final: bool = False) -> None:
+        """Export items of several kinds."""
+        first = await ctx.run.export_text("text", "a description", mime="text/plain")
+        await ctx.run.export_url("https://example.org")
+        await ctx.run.export_binary_url("blob:1")
+        await ctx.run.export_json({"a": 1}, metadata={"m": 1})
+        if final:
+            ctx.run.result(first)
+
+    @entry
+    async def steps(self, ctx: RunContext, n: int = 3) -> list[int]:
+        """Do durable steps, with exports between."""
+        values = []
+        for number in range(n):
+
+            async def body(number: int = number) -> int:
+                CALLS.append(f"step {number}")
+                return number * number
+
+            values.append(await ctx.run.step(f"step-{number}", body))
+            await ctx.run.export_text(f"did {number}")
+            ctx.run.progress((number + 1) / n)
+        return values
+
+    @entry(timeout=100)
+    async def nap(self, ctx: RunContext, seconds: float) -> str:
+        """Sleep, durably."""
+        await ctx.run.sleep(seconds)
+        return "rested"
+
+    @entry
+    async def question(self, ctx: RunContext) -> Any:
+        """Ask, and return the answer."""
+        return await ctx.run.ask({"text": "which?"})
+
+    @entry
+    async def flaky(self, ctx: RunContext, good_after: int) -> str:
+        """Fail some tries of a step."""
+
+        async def body() -> str:
+            CALLS.append("try")
+            if len(CALLS) <= good_after:
+                raise OSError("not yet")
+            return "good"
+
+        return await ctx.run.step("flaky", body, retry=Retry(tries=5, delay=10))
+
+    @entry
+    async def parent(self, ctx: RunContext) -> str:
+        """Start a child and wait."""
+        child = await ctx.run.start("test", "nap", {"seconds": 50})
+        await ctx.run.sleep(60)
+        return child
+
+    @entry
+    async def polite(self, ctx: RunContext) -> None:
+        """Look for a cancel request, and say so in a group."""
+        while True:
+            await trio.sleep(0.1)
+            try:
+                ctx.run.check_cancelled()
+            except RunCancelled as error:
+                raise ExceptionGroup("wrapped", [error]) from None
+
+    @entry
+    async def deaf(self, ctx: RunContext, *, shielded: bool = False) -> None:
+        """Never look for a cancel request; maybe not even for an interrupt."""
+        with trio.CancelScope(shield=shielded):
+            await trio.sleep(1000)
+
+    @entry(resumes=False)
+    async def fragile(self, ctx: RunContext) -> None:
+        """Cannot be called twice."""
+        await trio.sleep(1000)
+
+    @entry
+    async def spam(self, ctx: RunContext, n: int) -> None:
+        """Report as fast as possible."""
+        for number in range(n):
+            ctx.run.progress(number / n, f"{number}")
+            ctx.run.log(f"line {number}")
+            await trio.sleep(0.001)
+
+
+class World:
+    """A host over a store, and the ways to use it."""
+
+    def __init__(self, host: Host, store: MemoryStore) -> None:
+        """Wrap a running host."""
+        self.host = host
+        self.store = store
+
+    async def create(self, entry_id: str, limit: float | None = None, **args: Any) -> str:
+        """Create a run and dispatch it."""
+        env = self.host.env
+        run_id = str(env.new_id())
+        known = self.host.plugins["test"].entries.get(entry_id)
+        created = RunCreated(
+            run_id=run_id,
+            plugin_id="test",
+            entry_id=entry_id,
+            args=args,
+            tenant="local",
+            principal="local",
+            root_run_id=run_id,
+            attempt=1,
+            timeout=limit or (known.timeout if known else None),
+            at=env.now(),
+        )
+        await self.host.log.append(Append([self.host.creation(created)]), new_work=True)
+        self.host.dispatch(run_id, "test")
+        return run_id
+
+    async def state(self, run_id: str) -> Run:
+        """Look at a run."""
+        return (await self.host.runs.look(stream_of(run_id))).state
+
+    async def end(self, run_id: str) -> Run:
+        """Wait for the end of a run."""
+        follow = await self.host.log.follow(None, Filter(streams=frozenset({stream_of(run_id)})))
+        with trio.fail_after(10_000):
+            while not (run := await self.state(run_id)).status.is_terminal:
+                await follow.next_batch()
+        return run
+
+    def events(self, run_id: str, kind: type) -> list[Any]:
+        """The events of a kind in the log of a run."""
+        records = self.store.read_stream(stream_of(run_id), 0, Bounds()).records
+        decoded = [RUN_EVENTS.decode(record) for record in records]
+        return [event for event in decoded if isinstance(event, kind)]
+
+    async def open_runs(self) -> AsyncIterator[str]:
+        """The runs that have not ended, as a directory would list them."""
+        created = [r for r in self.store._records if r.name == RunCreated.event_name]
+        for record in created:
+            if not self.store.stream_state(record.stream).sealed:
+                yield record.stream.removeprefix("run/")
+
+
+@asynccontextmanager
+async def world(store: MemoryStore | None = None, **limits: Any) -> AsyncIterator[World]:
+    """Run a host; leaving the block ends it as a crash would."""
+    store = store or MemoryStore()
+    env = SteadyEnv()
+    env.delay = 0.001
+    async with trio.open_nursery() as nursery, open_log(env, store) as log:
+        plugins = {"test": declared(Example)}
+        host = Host(env, log, plugins, limits=HostLimits(**limits))
+        await nursery.start(host.run)
+        w = World(host, store)
+        await host.recover(w.open_runs())
+        yield w
+        nursery.cancel_scope.cancel()
