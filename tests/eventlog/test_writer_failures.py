@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import trio
 from trio.testing import MockClock
@@ -190,3 +193,35 @@ async def test_a_store_that_cannot_be_read_has_written_nothing(
     assert caller is not None
     assert type(caller.answer) is LogClosed
     assert "nothing was written" in str(caller.answer)
+
+
+INTERRUPTED = """
+import signal, trio
+import eventlog.writer as writer
+from eventlog import Append, MemoryStore, RealEnv, StreamWrite, open_log
+from eventlog.testing import example_event
+
+answer = writer._answer
+
+def interrupt_once(waiting, given):
+    writer._answer = answer
+    signal.raise_signal(signal.SIGINT)
+    answer(waiting, given)
+
+async def main():
+    async with open_log(RealEnv(), MemoryStore()) as log, trio.open_nursery() as nursery:
+        writer._answer = interrupt_once
+        for number in range(3):
+            append = Append([StreamWrite(f"run/{number}", 0, [example_event()])])
+            nursery.start_soon(log.append, append)
+
+trio.run(main)
+"""
+
+
+def test_an_interrupt_while_answers_are_given_ends_the_program() -> None:
+    """Ctrl-C at the worst moment leaves nobody waiting for an answer that never comes."""
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED], capture_output=True, timeout=30, check=False
+    )
+    assert b"KeyboardInterrupt" in done.stderr
