@@ -87,6 +87,11 @@ class Follow:
         self._told_at = source.env.monotonic()
 
     @property
+    def mark(self) -> Mark:
+        """The place up to which everything that matches has been returned."""
+        return self._mark
+
+    @property
     def cursor(self) -> str:
         """The cursor up to which everything that matches has been returned."""
         return self._source.cursor(self._mark)

@@ -1,0 +1,97 @@
+"""The catalogue of runs: the directory, kept up to date with the log.
+
+A list is true at a cursor: it waits until the projection has come to the head of the log as it was
+when the question arrived. A process beside a stopped server takes the missing tail into a copy in
+memory and leaves the file alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from eventlog.cursor import check_of
+from eventlog.filter import Filter
+from eventlog.follow import FollowLimits
+from eventlog.record import START, Mark
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from eventlog.log import EventLog
+    from runtime.directory import Directory, Listed, RunFilter
+
+CHANGES: Final = Filter(fields={"changed": frozenset({True})})
+EVERY_COMMIT: Final = FollowLimits(heartbeat=0)  # so that nobody waits for what does not concern us
+
+
+class Catalogue:
+    """A directory that follows its log."""
+
+    def __init__(self, log: EventLog, directory: Directory) -> None:
+        """Nothing is read before ``run``."""
+        self._log = log
+        self._directory = directory
+        self._reached = START
+        self._moved = trio.Event()
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Catch up with the log, say so, and go on following it."""
+        self._reached = await self._place()
+        follow = await self._log.follow(self._reached, CHANGES, EVERY_COMMIT)
+        started = False
+        while True:
+            batch = await follow.next_batch()
+            if batch.records:
+                await self._log.in_thread(
+                    self._directory.take_in, batch.records, self._log.generation, follow.mark
+                )
+            self._reached = follow.mark
+            self._moved.set()
+            self._moved = trio.Event()
+            if batch.live and not started:
+                started = True
+                task_status.started()
+
+    async def _place(self) -> Mark:
+        """Find where the directory stands in this log; start anew if it does not fit."""
+        place = await self._log.in_thread(self._directory.place, self._log.generation)
+        if place is not None:
+            position, check = place
+            mark = await self._log.in_thread(self._log.store.mark_at, position)
+            if position == 0:
+                mark = START
+            if mark is not None and check_of(mark.event_id) == check:
+                return mark
+        await self._log.in_thread(self._directory.start_anew)
+        return START
+
+    async def list(
+        self,
+        where: RunFilter,
+        *,
+        before: int | None = None,
+        at: Mark | None = None,
+        limit: int = 50,
+    ) -> tuple[Sequence[Listed], Mark]:
+        """List runs, newest first, and say at which place in the log this is true."""
+        true_at = at or await self._log.head()
+        await self._come_to(true_at)
+        found = await self._log.in_thread(
+            lambda: self._directory.runs(where, before=before, at=true_at.position, limit=limit)
+        )
+        return found, true_at
+
+    async def open_runs(self) -> AsyncIterator[str]:
+        """Go through the runs that have not ended, oldest first."""
+        await self._come_to(await self._log.head())
+        position = 0
+        while page := await self._log.in_thread(self._directory.open_runs, position):
+            for listed in page:
+                yield listed.run_id
+            position = page[-1].position
+
+    async def _come_to(self, mark: Mark) -> None:
+        while self._reached.position < mark.position:
+            await self._moved.wait()

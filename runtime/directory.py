@@ -1,0 +1,234 @@
+"""The run directory: which runs there are, and in which status each was at any moment.
+
+A projection of the log in a file of its own, outside the log's commits. It may always be thrown
+away: its place mark says up to which record it has come and of which log, and one that does not fit
+is rebuilt from the beginning. Statuses are kept as intervals of positions, so a list of the past is
+the same query with a position.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from actors.run.events import RUN_EVENTS, RunCreated
+from actors.run.status import TERMINAL
+from eventlog.cursor import check_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from eventlog.record import Mark, Record
+
+FORMAT: Final = 1
+MAX_PAGE: Final = 500
+_OPEN: Final = (1 << 63) - 1  # an interval that has not ended
+
+_SCHEMA: Final = (
+    """
+    CREATE TABLE place (generation TEXT, position INTEGER, event_check BLOB)
+    """,
+    """
+    CREATE TABLE runs (
+        run_id TEXT PRIMARY KEY, position INTEGER NOT NULL UNIQUE, created_at INTEGER NOT NULL,
+        tenant TEXT NOT NULL, plugin_id TEXT NOT NULL, entry_id TEXT NOT NULL,
+        task_id TEXT, session_id TEXT, root_run_id TEXT NOT NULL
+    ) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE intervals (
+        run_id TEXT NOT NULL, status TEXT NOT NULL,
+        begins INTEGER NOT NULL, ends INTEGER NOT NULL,
+        PRIMARY KEY (run_id, begins)
+    ) WITHOUT ROWID
+    """,
+    "CREATE INDEX intervals_by_status ON intervals (status, ends)",
+    "CREATE INDEX runs_by_task ON runs (task_id, position)",
+    "CREATE INDEX runs_by_session ON runs (session_id, position)",
+    "CREATE INDEX runs_by_root ON runs (root_run_id, position)",
+    f"PRAGMA user_version = {FORMAT}",
+)
+_INSERT_RUN: Final = "INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+# The only thing put into these statements is a number of ours.
+_END_INTERVAL: Final = f"UPDATE intervals SET ends = ? WHERE run_id = ? AND ends = {_OPEN}"  # noqa: S608
+_BEGIN_INTERVAL: Final = f"INSERT OR IGNORE INTO intervals VALUES (?, ?, ?, {_OPEN})"  # noqa: S608
+_COLUMNS: Final = ("plugin_id", "entry_id", "task_id", "session_id", "root_run_id", "tenant")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFilter:
+    """Which runs to list: all that is stated must match."""
+
+    plugin_id: str | None = None
+    entry_id: str | None = None
+    task_id: str | None = None
+    session_id: str | None = None
+    root_run_id: str | None = None
+    tenant: str | None = None
+    statuses: frozenset[str] | None = None
+    created_from: int | None = None  # UTC nanoseconds, inclusive
+    created_until: int | None = None  # exclusive
+
+
+class Listed(NamedTuple):
+    """A run in a list: its id, and the position that pages go on from."""
+
+    run_id: str
+    position: int
+
+
+class Directory:
+    """The projection's file. Synchronous; called from a thread."""
+
+    def __init__(self, path: Path | str) -> None:
+        """Open the file, or make it. A damaged or foreign one is started anew."""
+        self._lock = Lock()
+        try:
+            self._database = _open(path)
+        except sqlite3.DatabaseError:
+            if isinstance(path, str):
+                raise
+            path.unlink(missing_ok=True)
+            self._database = _open(path)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+    # Its place in the log
+
+    def place(self, generation: str) -> tuple[int, bytes] | None:
+        """Give position and event check of the last record taken in, if it is of this log."""
+        with self._lock:
+            row = self._database.execute("SELECT * FROM place").fetchone()
+        if row is None or row[0] != generation:
+            return None
+        return row[1], row[2]
+
+    def start_anew(self) -> None:
+        """Forget everything."""
+        with self._lock, self._database:
+            for table in ("place", "runs", "intervals"):
+                self._database.execute(f"DELETE FROM {table}")  # noqa: S608 - constants
+
+    def take_in(self, records: Iterable[Record], generation: str, upto: Mark) -> None:
+        """Take in records and move the place mark; delivered twice they change nothing."""
+        with self._lock, self._database:
+            for record in records:
+                self._take_in(record)
+            self._database.execute("DELETE FROM place")
+            self._database.execute(
+                "INSERT INTO place VALUES (?, ?, ?)",
+                (generation, upto.position, check_of(upto.event_id)),
+            )
+
+    def _take_in(self, record: Record) -> None:
+        fields = record.metadata.fields
+        if not fields.get("changed") or not record.stream.startswith("run/"):
+            return
+        run_id = record.stream.removeprefix("run/")
+        if record.name == RunCreated.event_name:
+            created: RunCreated = RUN_EVENTS.decode(record)
+            row = (
+                run_id,
+                record.position,
+                created.at,
+                created.tenant,
+                created.plugin_id,
+                created.entry_id,
+                created.task_id,
+                created.session_id,
+                created.root_run_id,
+            )
+            self._database.execute(_INSERT_RUN, row)
+        known = self._database.execute(
+            "SELECT max(begins) FROM intervals WHERE run_id = ?", (run_id,)
+        ).fetchone()[0]
+        if known is not None and known >= record.position:
+            return
+        self._database.execute(_END_INTERVAL, (record.position, run_id))
+        self._database.execute(_BEGIN_INTERVAL, (run_id, fields["status"], record.position))
+
+    # Questions
+
+    def runs(
+        self, where: RunFilter, *, before: int | None, at: int | None, limit: int
+    ) -> Sequence[Listed]:
+        """List runs, newest first, that began before a position, as things stood at a position."""
+        conditions: list[str] = ["r.position < ?", "r.position <= ?"]
+        values: list[Any] = [_OPEN if before is None else before, _OPEN if at is None else at]
+        for column in _COLUMNS:
+            wanted = getattr(where, column)
+            if wanted is not None:
+                conditions.append(f"r.{column} = ?")
+                values.append(wanted)
+        if where.created_from is not None:
+            conditions.append("r.created_at >= ?")
+            values.append(where.created_from)
+        if where.created_until is not None:
+            conditions.append("r.created_at < ?")
+            values.append(where.created_until)
+        if where.statuses is not None:
+            conditions.append(self._status_condition(len(where.statuses), at, values))
+            values.extend(sorted(where.statuses))
+        statement = (
+            f"SELECT r.run_id, r.position FROM runs r WHERE {' AND '.join(conditions)}"  # noqa: S608
+            " ORDER BY r.position DESC LIMIT ?"
+        )
+        with self._lock:
+            rows = self._database.execute(statement, (*values, min(limit, MAX_PAGE))).fetchall()
+        return [Listed(*row) for row in rows]
+
+    def _status_condition(self, count: int, at: int | None, values: list[Any]) -> str:
+        moment = _OPEN - 1 if at is None else at
+        values.extend([moment, moment])
+        return (
+            "EXISTS (SELECT 1 FROM intervals i WHERE i.run_id = r.run_id"  # noqa: S608 - places only
+            " AND i.begins <= ? AND i.ends > ?"
+            f" AND i.status IN ({', '.join('?' * count)}))"
+        )
+
+    def open_runs(self, after: int, limit: int = MAX_PAGE) -> Sequence[Listed]:
+        """List runs that have not ended, oldest first: what a host takes up."""
+        ended = ", ".join(f"'{status.value}'" for status in sorted(TERMINAL))
+        statement = (
+            "SELECT r.run_id, r.position FROM runs r JOIN intervals i ON i.run_id = r.run_id"  # noqa: S608
+            f" WHERE i.ends = {_OPEN} AND i.status NOT IN ({ended}) AND r.position > ?"
+            " ORDER BY r.position LIMIT ?"
+        )
+        with self._lock:
+            rows = self._database.execute(statement, (after, limit)).fetchall()
+        return [Listed(*row) for row in rows]
+
+    def dump(self) -> list[tuple[Any, ...]]:
+        """Give all rows: two directories of one log are equal."""
+        with self._lock:
+            runs = self._database.execute("SELECT * FROM runs ORDER BY position").fetchall()
+            intervals = self._database.execute("SELECT * FROM intervals ORDER BY begins").fetchall()
+        return [*runs, *intervals]
+
+
+def _make_tables(database: sqlite3.Connection) -> None:
+    (version,) = database.execute("PRAGMA user_version").fetchone()
+    if version == FORMAT:
+        return
+    if version:
+        raise sqlite3.DatabaseError(f"a directory of format {version}")
+    with database:
+        for statement in _SCHEMA:
+            database.execute(statement)
+
+
+def _open(path: Path | str) -> sqlite3.Connection:
+    database = sqlite3.connect(path, check_same_thread=False)
+    try:
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = NORMAL")
+        _make_tables(database)
+    except BaseException:
+        database.close()
+        raise
+    return database
