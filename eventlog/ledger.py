@@ -171,7 +171,7 @@ class Ledger:
                         commit_time,
                         event.schema,
                         int(write.seal and version == write.expected + len(write.events)),
-                        event.meta,
+                        bytes(event.meta),
                     )
                 )
             _renew(self._streams, write.stream, StreamState(version, write.scope, write.seal))

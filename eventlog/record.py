@@ -14,7 +14,6 @@ from eventlog import cbor
 from eventlog.errors import CodecError
 
 EVENT_ID_BYTES = 16
-NO_METADATA = cbor.encode({})
 
 FieldValue = str | int | bool | None
 
@@ -27,6 +26,18 @@ class Mark(NamedTuple):
 
 
 START = Mark(0, b"")
+
+
+def _check_fields(fields: Mapping[str, object]) -> None:
+    for name, value in fields.items():
+        if not (value is None or isinstance(value, str | int | bool)):
+            raise CodecError(f"metadata field {name!r} holds a {type(value).__name__}")
+
+
+class SoundMetadata(bytes):
+    """Metadata that ``Metadata.encode`` has made: nobody has to look at it again."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +57,9 @@ class Metadata:
             "trace": self.trace,
             "fields": dict(self.fields) or None,
         }
-        return cbor.encode({name: value for name, value in stated.items() if value is not None})
+        _check_fields(self.fields)
+        present = {name: value for name, value in stated.items() if value is not None}
+        return SoundMetadata(cbor.encode(present))
 
     @classmethod
     def decode(cls, stored: bytes) -> "Metadata":
@@ -58,6 +71,9 @@ class Metadata:
             trace=found.get("trace"),
             fields=found.get("fields", {}),
         )
+
+
+NO_METADATA = Metadata().encode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,9 +125,7 @@ def check_metadata(stored: bytes) -> None:
     found = cbor.decode_strict(stored)
     if not isinstance(found, dict) or not isinstance(found.get("fields", {}), dict):
         raise CodecError("metadata is a map, and so are its fields")
-    for name, value in found.get("fields", {}).items():
-        if not (value is None or isinstance(value, str | int | bool)):
-            raise CodecError(f"metadata field {name!r} holds a {type(value).__name__}")
+    _check_fields(found.get("fields", {}))
 
 
 def foreign_record(position: int, stream: str, version: int, name: str, body: bytes) -> Record:

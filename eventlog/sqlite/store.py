@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import sqlite3
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -244,17 +245,24 @@ class SqliteStore(SQLiteApplicationRecorder):
     def read_all(self, after: int, bounds: Bounds) -> StoredPage:
         """Read records by position."""
         upto = _LAST if bounds.upto is None else bounds.upto
-        return self._read(schema.READ_ALL, (after, upto), bounds)
+        return self._read([(schema.READ_ALL, (after, upto))], bounds)
 
     def read_scope(self, scope: str, after: int, bounds: Bounds) -> StoredPage:
         """Read a scope's records by position."""
         upto = _LAST if bounds.upto is None else bounds.upto
-        return self._read(schema.READ_SCOPE, (scope, after, upto), bounds)
+        begin, end = self.version_at(scope, after), self.version_at(scope, upto)
+        return self._read(
+            [
+                (schema.READ_SCOPE, (scope, after, upto)),
+                (schema.READ_OWN_SCOPE, (scope, begin, end)),
+            ],
+            bounds,
+        )
 
     def read_stream(self, stream: str, after_version: int, bounds: Bounds) -> StoredPage:
         """Read a stream's records by version."""
         upto = _LAST if bounds.upto is None else self.version_at(stream, bounds.upto)
-        return self._read(schema.READ_STREAM, (stream, after_version, upto), bounds)
+        return self._read([(schema.READ_STREAM, (stream, after_version, upto))], bounds)
 
     def read_by_stream(self, after: tuple[str, int], limit: int) -> list[Record]:
         """Read all records in order of stream and version."""
@@ -271,14 +279,20 @@ class SqliteStore(SQLiteApplicationRecorder):
             f"event id {event_id.hex()} occurs {times} times" for event_id, times in repeated
         ]
 
-    def _read(self, statement: str, key: tuple[Any, ...], bounds: Bounds) -> StoredPage:
-        """Read a page and the head of the log in one transaction."""
+    def _read(self, sources: list[tuple[str, tuple[Any, ...]]], bounds: Bounds) -> StoredPage:
+        """Read a page and the head of the log in one transaction; merge sources by position."""
         records: list[Record] = []
         size = 0
         with self.datastore.ours(commit=False) as c:
             head = _mark(c.execute(schema.HEAD).fetchone()) or START
             make = partial(tuple.__new__, Record)  # Record._make without its check
-            for row in c.execute(statement, (*key, bounds.records + 1)):
+            found = [
+                c.connection.execute(statement, (*key, bounds.records + 1))
+                for statement, key in sources
+            ]
+            for rows in found:
+                rows.row_factory = None
+            for row in found[0] if len(found) == 1 else heapq.merge(*found):
                 if len(records) == bounds.records or size >= bounds.bytes:
                     return StoredPage(records, more=True, head=head)
                 records.append(make(row))

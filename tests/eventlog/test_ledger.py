@@ -198,9 +198,9 @@ def test_the_cache_is_bounded_and_forgetting_is_harmless(store: MemoryStore) -> 
         (lambda: Unmoved("\ud800", 1), "surrogate"),
         (lambda: StreamWrite(7, 0, [example_event()]), "of type int"),  # type: ignore[arg-type]
         (lambda: StreamWrite("a", 0.5, [example_event()]), "expected"),  # type: ignore[arg-type]
-        (lambda: StreamWrite("a", 0, [odd(body=[])]), "holds a list"),
-        (lambda: StreamWrite("a", 0, [odd(body="text")]), "holds a str"),
-        (lambda: StreamWrite("a", 0, [odd(event_id="x" * 16)]), "holds a str"),
+        (lambda: StreamWrite("a", 0, [odd(body=[])]), "are bytes"),
+        (lambda: StreamWrite("a", 0, [odd(body="text")]), "are bytes"),
+        (lambda: StreamWrite("a", 0, [odd(event_id="x" * 16)]), "are bytes"),
         (lambda: StreamWrite("a", 0, [odd(event_time=1.5)]), "no integer"),
         (lambda: StreamWrite("a", 0, [odd(meta=b"\xff")]), "nobody could read"),
         (lambda: StreamWrite("a", 0, [odd(meta=cbor.encode([]))]), "is a map"),
