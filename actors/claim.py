@@ -1,0 +1,53 @@
+"""A claim: an idempotency key and what it stands for.
+
+A claim is a stream without an actor. Its newest event decides. It is written in the same append as
+the run it names, so a key and its run appear together or not at all. A claim lasts for its window,
+and never ends before its run has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, ClassVar, Final
+
+from eventlog import cbor
+from eventlog.registry import EventRegistry
+
+CLAIM_EVENTS: Final = EventRegistry()
+SCHEME: Final = "sha256-cbor-1"  # how requests are hashed; stored, so that it can change
+
+
+@CLAIM_EVENTS.register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimMade:
+    """A key stands for a run, from now on and for a while."""
+
+    event_name: ClassVar[str] = "claim.made"
+    run_id: str
+    request_hash: str
+    scheme: str
+    window: int  # nanoseconds
+    at: int
+
+    def is_over(self, now: int, *, run_has_ended: bool) -> bool:
+        """Whether the key is free again."""
+        return run_has_ended and now >= self.at + self.window
+
+
+def claim_stream(tenant: str, principal: str, operation: str, key: str) -> str:
+    """Name the stream of a key. Keys of different people never meet."""
+    return f"claim/{tenant}/{principal}/{operation}/{sha256(key.encode()).hexdigest()}"
+
+
+def request_hash(request: dict[str, Any]) -> str:
+    """Tell equal requests from different ones, whatever the order of their parts."""
+    return sha256(cbor.encode(_ordered(request))).hexdigest()
+
+
+def _ordered(value: Any) -> Any:  # noqa: ANN401 - any part of a request
+    if isinstance(value, dict):
+        return {name: _ordered(value[name]) for name in sorted(value)}
+    if isinstance(value, list | tuple):
+        return [_ordered(item) for item in value]
+    return value

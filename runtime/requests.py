@@ -1,0 +1,86 @@
+"""What can be asked of Perdure: the requests of every operation, checked at the door."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+Text = Annotated[str, msgspec.Meta(max_length=4096)]
+Key = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
+Limit = Annotated[int, msgspec.Meta(ge=1, le=500)]
+RunStatus = Literal[
+    "queued", "running", "cancel_requested", "succeeded", "failed", "canceled", "timeout"
+]
+
+
+class Request(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A request: nothing unknown in it, nothing left to guess."""
+
+
+class CreateRun(Request):
+    """Start an entry of a plugin."""
+
+    plugin_id: Name
+    entry_id: Name
+    args: dict[str, Any]
+    task_id: Name | None = None
+    trace_id: Name | None = None
+    idempotency_key: Key | None = None
+    mode: Literal["async", "sync"] = "async"
+    timeout: Annotated[float, msgspec.Meta(gt=0)] | None = None
+
+
+class GetRun(Request):
+    """Read a run, now or as it was."""
+
+    run_id: Name
+    at: str | int | None = None  # a cursor, or an instant in UTC nanoseconds
+
+
+class ListRuns(Request):
+    """List runs, newest first."""
+
+    plugin_id: Name | None = None
+    entry_id: Name | None = None
+    task_id: Name | None = None
+    session_id: Name | None = None
+    root_run_id: Name | None = None
+    status: list[RunStatus] | None = None
+    created_from: int | None = None
+    created_until: int | None = None
+    after: str | None = None  # next_after of the page before
+    at: str | int | None = None
+    limit: Limit = 50
+
+
+class CancelRun(Request):
+    """Ask a run to end."""
+
+    run_id: Name
+    reason: Text | None = None
+    force: bool = False
+
+
+class RetryRun(Request):
+    """Run again what has ended, as a new attempt."""
+
+    run_id: Name
+
+
+class AnswerRun(Request):
+    """Answer a question of a run."""
+
+    run_id: Name
+    question_id: Name
+    answer: Any
+
+
+class ExportRun(Request):
+    """Read a run's export items in order."""
+
+    run_id: Name
+    after: str | None = None  # an item's id
+    limit: Limit = 100
+    at: str | int | None = None
