@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from runtime.current_run import CurrentRun
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """What an entry gets as its first argument."""
+
+    run: CurrentRun  # what it offers is told in runtime.current_run
 
 
 class RunCancelled(Exception):

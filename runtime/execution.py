@@ -20,7 +20,7 @@ from actors.run.outbox import Outbox
 from actors.run.status import CancelIntent, CancelMode, Outcome
 from eventlog import cbor
 from eventlog.errors import CodecError
-from runtime.contract import PluginError, RunCancelled
+from runtime.contract import PluginError, RunCancelled, RunContext
 from runtime.current_run import CurrentRun, error_of
 
 if TYPE_CHECKING:
@@ -60,13 +60,6 @@ class Desk(Protocol):
         args: dict[str, Any],
     ) -> None:
         """Create a child run in the same append as a delivery of its parent."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunContext:
-    """What an entry gets as its first argument."""
-
-    run: CurrentRun
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,9 @@ def refuse_foreign(path: Path) -> None:
             header = file.read(schema.HEADER_BYTES)
     except FileNotFoundError:
         return
-    if header and not header.startswith(schema.MAGIC):
+    if path.with_name(path.name + "-journal").exists() or not any(header):
+        return  # the power went while a log was being made; SQLite knows how to clean up
+    if not header.startswith(schema.MAGIC):
         raise LogUnsupported(f"{path} is not a log")
     application = int.from_bytes(header[schema.APPLICATION_ID_AT], "big")
     if (

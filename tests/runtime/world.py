@@ -12,8 +12,7 @@ from actors.run.core import Run
 from actors.run.events import RUN_EVENTS, RunCreated
 from eventlog import Append, Filter, MemoryStore, open_log
 from eventlog.store import Bounds
-from runtime.contract import PluginError, Retry, RunCancelled
-from runtime.execution import RunContext
+from runtime.contract import PluginError, Retry, RunCancelled, RunContext
 from runtime.host import Host, HostLimits, stream_of
 from runtime.plugin import declared, entry, plugin
 from tests.eventlog.conftest import SteadyEnv
@@ -185,7 +184,7 @@ async def world(store: MemoryStore | None = None, **limits: Any) -> AsyncIterato
     store = store or MemoryStore()
     env = SteadyEnv()
     env.delay = 0.001
-    async with trio.open_nursery() as nursery, open_log(env, store) as log:
+    async with open_log(env, store) as log, trio.open_nursery() as nursery:
         plugins = {"test": declared(Example)}
         host = Host(env, log, plugins, limits=HostLimits(**limits))
         await nursery.start(host.run)
