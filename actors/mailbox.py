@@ -13,7 +13,7 @@ the actor and is its supervisor's business.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from actors.decider import Decider
     from eventlog.append import Receipt
     from eventlog.log import Page
-    from eventlog.record import Mark, NewEvent, Record
+    from eventlog.record import FieldValue, Mark, NewEvent, Record
     from eventlog.snapshots import Snapshot
 
 State = TypeVar("State")
@@ -99,8 +99,12 @@ class Actor(Generic[State, Command, Event]):
         log: Log,
         new_id: Callable[[], bytes],
         on_change: Callable[[Folded[State]], None] = lambda _: None,
+        folded: Folded[State] | None = None,
     ) -> None:
-        """Nothing is read before ``run``. ``on_change`` hears of each append, before the askers."""
+        """Nothing is read before ``run``, and nothing at all if ``folded`` is known already.
+
+        ``on_change`` hears of each append, before the askers.
+        """
         self.stream = stream
         self._decider = decider
         self._log = log
@@ -109,7 +113,10 @@ class Actor(Generic[State, Command, Event]):
         self._mail: deque[_Ask[State, Command]] = deque()  # bounded by MAX_MAIL
         self._arrived = trio.Event()
         self._closed = False
-        self.folded: Folded[State] | None = None
+        self._busy = True  # until the stream is folded
+        self._aged = False
+        self._metadata: dict[object, bytes] = {}  # encoded once; a run has a handful of kinds
+        self.folded = folded
 
     async def ask(
         self,
@@ -147,12 +154,27 @@ class Actor(Generic[State, Command, Event]):
         """Give the state as it is on disk, after everything that was asked before."""
         return await self._post(_Ask(None, None, (), new_work=False))
 
-    async def run(self, *, idle: float) -> None:
-        """Fold the stream and answer asks, until none has come for ``idle`` seconds."""
+    def has_been_idle(self) -> bool:
+        """Tell whether nobody has asked anything since this question was last put."""
+        was_idle, self._aged = self._aged, not self._busy and not self._mail
+        return was_idle and self._aged
+
+    def leave(self) -> None:
+        """End the actor's task, if nobody waits; a successor knows all it knew."""
+        if not self._busy and not self._mail:
+            self._close(Gone(self.stream))
+            self._arrived.set()
+
+    async def run(self) -> None:
+        """Fold the stream and answer asks, until told to leave."""
         try:
-            self.folded = await self._fold(None)
-            while await self._has_mail(idle):
+            if self.folded is None:
+                self.folded = await self._fold(None)
+            self._busy = False
+            while await self._has_mail():
+                self._busy = True
                 await self._handle(self._take())
+                self._busy = self._aged = False
         except NoSuchActor as error:
             self._close(error)
         finally:
@@ -164,11 +186,10 @@ class Actor(Generic[State, Command, Event]):
         while self._mail:
             self._mail.popleft().settle(reason)
 
-    async def _has_mail(self, idle: float) -> bool:
-        if not self._mail:
+    async def _has_mail(self) -> bool:
+        if not self._mail and not self._closed:
             self._arrived = trio.Event()
-            with trio.move_on_after(idle):
-                await self._arrived.wait()
+            await self._arrived.wait()
         return bool(self._mail)
 
     def _take(self) -> list[_Ask[State, Command]]:
@@ -244,18 +265,26 @@ class Actor(Generic[State, Command, Event]):
             return state
         for event in self._decider.decide(state, ask.command):
             after = self._decider.evolve(state, event)
-            fields = self._decider.describe(state, after)
             mine.append(
                 self._decider.events.encode(
                     event,
                     event_id=self._new_id(),
                     event_time=event.at,  # type: ignore[attr-defined]
-                    metadata=Metadata(principal=ask.principal, fields=fields),
+                    metadata=self._encoded(ask.principal, self._decider.describe(state, after)),
                 )
             )
             state = after
         events.extend(mine)
         return state
+
+    def _encoded(self, principal: str | None, fields: Mapping[str, FieldValue]) -> bytes:
+        kind = (principal, *fields.values())
+        encoded = self._metadata.get(kind)
+        if encoded is None:
+            if len(self._metadata) > BATCH:
+                self._metadata.clear()
+            encoded = self._metadata[kind] = Metadata(principal=principal, fields=fields).encode()
+        return encoded
 
     def _after(
         self, folded: Folded[State], state: State, records: Sequence[Record]

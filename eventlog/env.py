@@ -7,6 +7,7 @@ in milliseconds, the same way each time.
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 import time
@@ -123,7 +124,7 @@ class RealEnv:
     def __init__(self) -> None:
         """Nothing is opened and no task is started."""
         self.random = random.SystemRandom()
-        self._ids = IdMint(self.now, self.random.getrandbits)
+        self._ids = IdMint(self.now, _BufferedBits().take)
 
     def now(self) -> int:
         """Wall time in UTC nanoseconds."""
@@ -161,6 +162,25 @@ class RealEnv:
             trio.SocketStream(trio.socket.from_stdlib_socket(left)),
             trio.SocketStream(trio.socket.from_stdlib_socket(right)),
         )
+
+
+class _BufferedBits:
+    """Random bits of the operating system, fetched by the page: asking for each id would wait."""
+
+    _PAGE: Final = 4096
+
+    def __init__(self) -> None:
+        self._bits = b""
+        self._used = 0
+
+    def take(self, bits: int) -> int:
+        """Give so many bits, each only once."""
+        size = (bits + 7) // 8
+        if self._used + size > len(self._bits):
+            self._bits, self._used = os.urandom(self._PAGE), 0
+        piece = self._bits[self._used : self._used + size]
+        self._used += size
+        return int.from_bytes(piece, "big") >> (8 * size - bits)
 
 
 class IdMint:

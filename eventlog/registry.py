@@ -28,7 +28,7 @@ import msgspec
 
 from eventlog import cbor
 from eventlog.errors import CodecError, UnknownEvent
-from eventlog.record import Metadata, NewEvent, Record
+from eventlog.record import NO_METADATA, Metadata, NewEvent, Record
 
 Event = Any  # a registered event class's instance; what they share is not a base class
 Stored = dict[str, Any]
@@ -77,9 +77,14 @@ class EventRegistry:
         return iter(self._classes[name] for name in sorted(self._classes))
 
     def encode(
-        self, event: Event, *, event_id: bytes, event_time: int, metadata: Metadata | None = None
+        self,
+        event: Event,
+        *,
+        event_id: bytes,
+        event_time: int,
+        metadata: Metadata | bytes | None = None,
     ) -> NewEvent:
-        """Make an event ready for an append."""
+        """Make an event ready for an append. Its metadata may be encoded already."""
         try:
             name, schema = self._names[type(event)]
         except KeyError:
@@ -89,16 +94,14 @@ class EventRegistry:
         except TypeError as exc:
             raise CodecError(f"a {name!r} event holds what cannot be stored: {exc}") from exc
         if metadata is None:
-            return NewEvent(
-                name=name, body=body, event_id=event_id, event_time=event_time, schema=schema
-            )
+            metadata = NO_METADATA
         return NewEvent(
             name=name,
             body=body,
             event_id=event_id,
             event_time=event_time,
             schema=schema,
-            meta=metadata.encode(),
+            meta=metadata.encode() if isinstance(metadata, Metadata) else metadata,
         )
 
     def decode(self, record: Record) -> Event:

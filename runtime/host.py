@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from actors.errors import NotNow
+from actors.errors import Fenced, NotNow
+from actors.folded import Folded
 from actors.run.commands import Activate, Finish, Recover, RequestCancel
 from actors.run.core import RUN
 from actors.run.events import RUN_EVENTS, RunCreated, RunError
@@ -28,12 +29,12 @@ from runtime.registry import Registry
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
-    from actors.folded import Folded
     from actors.run.commands import Deliver, RunCommand
     from actors.run.core import Run
     from actors.run.events import ChildStarted, RunEvent
     from eventlog.env import Env
     from eventlog.log import EventLog
+    from eventlog.record import Record
     from runtime.plugin import Entry, Plugin
 
 CANCEL_GRACE: Final = 5.0  # seconds an entry gets to obey, and again after being interrupted
@@ -159,7 +160,8 @@ class Host:
             self._start_ready()
 
     async def _activate_and_execute(self, run_id: str) -> None:
-        run = (await self.runs.look(stream_of(run_id))).state
+        known = self.runs.peek(stream_of(run_id)) or await self.runs.look(stream_of(run_id))
+        run = known.state
         plugin = self.plugins.get(run.created.plugin_id)
         activate = Activate(
             host=self.name,
@@ -169,8 +171,8 @@ class Host:
         )
         try:
             folded = await self.ask(run_id, activate)
-        except NotNow:
-            return  # canceled before its turn came
+        except (NotNow, Fenced):
+            return  # canceled before its turn came, or taken up by somebody else
         entry = self._entry(run)
         if entry is None:
             await self._not_ready(run_id, folded.state)
@@ -254,6 +256,15 @@ class Host:
         )
         await self.ask(parent.created.run_id, command, also=[self.creation(created)])
         self.dispatch(started.child_run_id, plugin_id)
+
+    def accept(self, created: RunCreated, records: Sequence[Record]) -> Folded[Run]:
+        """Take up a run that has just been written."""
+        stream = stream_of(created.run_id)
+        (first,) = [record for record in records if record.stream == stream]
+        folded = Folded(RUN.evolve(None, created), 1, first.mark, first.commit_time, first.scope)
+        self.runs.plant(stream, folded)
+        self.dispatch(created.run_id, created.plugin_id)
+        return folded
 
     def creation(self, created: RunCreated) -> StreamWrite:
         """Give the write that brings a run into being."""

@@ -60,9 +60,22 @@ class Registry(Generic[State, Command, Event]):
             self._nursery = nursery
             task_status.started()
             try:
-                await trio.sleep_forever()
+                await self._let_go_of_the_idle()
             finally:
                 self._nursery = None
+
+    async def _let_go_of_the_idle(self) -> None:
+        """Look around twice in the time after which an idle actor may go."""
+        while True:
+            await self._env.sleep(self._idle / 2)
+            for actor in list(self._live.values()):
+                if actor.has_been_idle():
+                    actor.leave()
+
+    def plant(self, stream: str, folded: Folded[State]) -> None:
+        """Start an actor whose whole history is known, since it has just been written."""
+        if stream not in self._live and self._nursery is not None:
+            self._start(stream, folded)
 
     async def ask(
         self,
@@ -102,23 +115,28 @@ class Registry(Generic[State, Command, Event]):
 
     def _actor(self, stream: str) -> Actor[State, Command, Event]:
         actor = self._live.get(stream)
-        if actor is None:
-            if self._nursery is None:
-                raise LogClosed("the registry is not running")
-            actor = self._live[stream] = Actor(
-                self._decider,
-                stream,
-                log=self._log,
-                new_id=self._new_id,
-                on_change=self._on_change,
-            )
-            self.started += 1
-            self._nursery.start_soon(self._supervise, actor, name=stream)
+        return actor if actor is not None else self._start(stream)
+
+    def _start(
+        self, stream: str, folded: Folded[State] | None = None
+    ) -> Actor[State, Command, Event]:
+        if self._nursery is None:
+            raise LogClosed("the registry is not running")
+        actor = self._live[stream] = Actor(
+            self._decider,
+            stream,
+            log=self._log,
+            new_id=self._new_id,
+            on_change=self._on_change,
+            folded=folded,
+        )
+        self.started += 1
+        self._nursery.start_soon(self._supervise, actor, name=stream)
         return actor
 
     async def _supervise(self, actor: Actor[State, Command, Event]) -> None:
         try:
-            await actor.run(idle=self._idle)
+            await actor.run()
         except LogClosed:
             raise
         except Exception:  # noqa: BLE001 - the edge of an actor; the log's failures went on above

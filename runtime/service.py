@@ -143,9 +143,7 @@ class Runs:
         """Bring a run into being, with what belongs to it, and have it executed."""
         append = Append([*along, self._host.creation(created)])
         receipt = await self._log.append(append, new_work=True)
-        self._host.dispatch(created.run_id, created.plugin_id)
-        run = RUN.evolve(None, created)
-        return self._answer(run, receipt.records[-1].commit_time, receipt.mark)
+        return self._view(self._host.accept(created, receipt.records))
 
     def _event(self, registry: EventRegistry, event: Any, principal: Principal) -> NewEvent:  # noqa: ANN401
         return registry.encode(

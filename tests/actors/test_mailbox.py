@@ -89,17 +89,17 @@ class World:
     nursery: trio.Nursery
     actor: Actor[int, Count, Counted] = field(init=False)
 
-    def start(self, *, idle: float = 1000) -> None:
+    def start(self) -> None:
         """Start the actor, or its successor."""
         self.actor = Actor(
             COUNTER, "counter/1", log=self.log, new_id=lambda: self.env.new_id().bytes
         )
-        self.nursery.start_soon(self.run, self.actor, idle)
+        self.nursery.start_soon(self.run, self.actor)
 
-    async def run(self, actor: Actor[int, Count, Counted], idle: float) -> None:
+    async def run(self, actor: Actor[int, Count, Counted]) -> None:
         """Run the actor; a supervisor would look at its failure."""
         with suppress(ZeroDivisionError):
-            await actor.run(idle=idle)
+            await actor.run()
 
     @property
     def stored(self) -> list[Record]:
@@ -205,33 +205,37 @@ async def test_a_bug_hurts_only_its_command(autojump_clock: MockClock) -> None:
         assert (await w.actor.ask(Count(1))).state == 3
 
 
-async def test_an_idle_actor_passes_away_and_loses_nothing(autojump_clock: MockClock) -> None:
-    """After its time without mail it is gone; a successor knows all it knew."""
+async def test_an_idle_actor_can_be_let_go_and_nothing_is_lost(autojump_clock: MockClock) -> None:
+    """Idle twice in a row it may leave; a successor knows all it knew."""
     async with world() as w:
-        w.start(idle=10)
         await w.actor.ask(Count(5))
-        await trio.sleep(11)
+        assert not w.actor.has_been_idle()
+        assert w.actor.has_been_idle()
+        w.actor.leave()
         with pytest.raises(Gone):
             await w.actor.ask(Count(1))
         w.start()
         assert (await w.actor.ask(Count(0))).state == 6
 
 
-async def test_mail_keeps_an_actor_alive(autojump_clock: MockClock) -> None:
-    """Idle means without mail for the whole time."""
+async def test_an_actor_with_mail_does_not_leave(autojump_clock: MockClock) -> None:
+    """Whoever asks in time is answered."""
     async with world() as w:
-        w.start(idle=10)
-        for _ in range(5):
-            await w.actor.ask(Count(1))
-            await trio.sleep(9)
-        assert (await w.actor.ask(Count(0))).state == 6
+        await w.actor.ask(Count(0))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lambda: w.actor.ask(Count(1)))
+            await trio.testing.wait_all_tasks_blocked()
+            assert not w.actor.has_been_idle()
+            w.actor.leave()
+        assert (await w.actor.ask(Count(0))).state == 2
+        assert not w.actor.has_been_idle()
 
 
 async def test_an_actor_without_a_stream_says_so(autojump_clock: MockClock) -> None:
     """Nobody can ask for what was never created."""
     async with world() as w:
         ghost = Actor(COUNTER, "counter/9", log=w.log, new_id=lambda: b"")
-        w.nursery.start_soon(lambda: ghost.run(idle=1))
+        w.nursery.start_soon(ghost.run)
         with pytest.raises(NoSuchActor):
             await ghost.ask(Count(1))
 
