@@ -12,8 +12,8 @@ from eventlog import MemoryStore
 from perdure import DeclarationError, RunContext, entry, plugin
 from perdure.demo import Demo
 from runtime.plugin import declared
+from runtime.principal import LOCAL
 from runtime.requests import AnswerRun, CancelRun, CreateRun, ExportRun, GetRun
-from runtime.service import LOCAL
 from tests.runtime.test_service import Service, service
 
 

@@ -14,6 +14,7 @@ from eventlog import InvalidCursor, MemoryStore
 from runtime.catalogue import Catalogue
 from runtime.directory import Directory
 from runtime.errors import OperationError
+from runtime.principal import LOCAL, Principal
 from runtime.requests import (
     AnswerRun,
     CancelRun,
@@ -23,7 +24,7 @@ from runtime.requests import (
     ListRuns,
     RetryRun,
 )
-from runtime.service import LOCAL, Principal, Runs
+from runtime.service import Runs
 from tests.runtime.world import World, world
 
 
@@ -143,7 +144,7 @@ async def test_one_key_makes_one_run(autojump_clock: MockClock) -> None:
                 nursery.start_soon(ask, f"key-{number % 10}")
         assert len(ids) == 1000
         assert len(set(ids)) == 10
-        assert s._queues == {}
+        assert s._creation._queues == {}
         again = await s.start("greet", args={"name": "key-3"}, idempotency_key="key-3")
         assert again["run_id"] in ids
         assert (await s.start("greet"))["run_id"] != (await s.start("greet"))["run_id"]
