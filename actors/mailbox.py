@@ -252,11 +252,13 @@ class Actor(Generic[State, Command, Event]):
         if also:
             new_work = any(ask.new_work for ask in asks)
             receipt = await self._log.append(Append(also), new_work=new_work)
-            folded = self._after(folded, state, receipt.records)
-            self._on_change(folded)
-        self.folded = folded
-        for ask in decided:
-            ask.settle(folded)
+            self.folded = folded = self._after(folded, state, receipt.records)
+        try:
+            if also:
+                self._on_change(folded)
+        finally:
+            for ask in decided:
+                ask.settle(folded)
 
     def _decide(self, state: State, ask: _Ask[State, Command], events: list[NewEvent]) -> State:
         """Decide one ask on the state so far; add its events, give the state after them."""

@@ -24,7 +24,7 @@ from runtime.contract import PluginError, RunCancelled, RunContext
 from runtime.current_run import CurrentRun, error_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from actors.folded import Folded
     from actors.run.commands import RunCommand
@@ -95,10 +95,12 @@ class Execution:
 
     async def execute(self) -> None:
         """Call the entry and end the run, unless another activation takes over meanwhile."""
-        async with trio.open_nursery() as self._nursery:
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
             self._look_at(self.run)
             ending = await self._call()
-            self._nursery.cancel_scope.cancel()
+            nursery.cancel_scope.cancel()
+            self._nursery = None  # from here on nothing can be done but to end
         if self._fenced or self._ended:
             return
         with trio.CancelScope(shield=True):
@@ -117,6 +119,14 @@ class Execution:
                 ending = self._value_returned(value)
             except Exception as error:  # noqa: BLE001 - the edge of an entry: its failure is its end
                 ending = self._failed(error)
+            except BaseExceptionGroup as group:
+                # An entry with several tasks can fail and be cancelled at once.
+                cancelled, rest = group.split(trio.Cancelled)
+                if not isinstance(rest, ExceptionGroup):
+                    raise
+                ending = self._failed(rest)
+                if cancelled is not None:
+                    raise cancelled from None
         if self._work.cancelled_caught:
             return self._interrupted()
         return ending
@@ -255,7 +265,8 @@ class Execution:
             delivered = (*self.outbox.take(now), *outputs)
             self._room.set()
             if delivered:
-                await self._say(Deliver(epoch=self.epoch, outputs=delivered, at=now))
+                command = Deliver(epoch=self.epoch, outputs=delivered, at=now)
+                await self._say(lambda: self._ask(command))
 
     async def start_child(
         self, started: ChildStarted, plugin_id: str, entry_id: str, args: dict[str, Any]
@@ -265,11 +276,11 @@ class Execution:
             now = self.now()
             outputs = (*self.outbox.take(now), started)
             command = Deliver(epoch=self.epoch, outputs=outputs, at=now)
-            try:
-                await self._desk.start_child(self.run, started, command, plugin_id, entry_id, args)
-            except Fenced:
-                self._stop_silently()
-                await trio.sleep_forever()
+            await self._say(
+                lambda: self._desk.start_child(
+                    self.run, started, command, plugin_id, entry_id, args
+                )
+            )
 
     async def sleep_until(self, instant: int) -> None:
         """Sleep until a wall time; a cancel request ends it."""
@@ -300,10 +311,14 @@ class Execution:
                 return
             await self._desk.env.sleep(max(0, due - self.now()) / _NANOSECONDS)
 
-    async def _say(self, command: RunCommand) -> None:
-        """Say something as the execution in charge; when it no longer is, stop."""
+    async def _say(self, ask: Callable[[], Awaitable[None]]) -> None:
+        """Say something as the execution in charge; when it no longer is, stop.
+
+        What was taken from the outbox is said to the end, even if the entry is cancelled meanwhile.
+        """
         try:
-            await self._ask(command)
+            with trio.CancelScope(shield=True):
+                await ask()
         except Fenced:
             self._stop_silently()
             await trio.sleep_forever()

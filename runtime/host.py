@@ -8,6 +8,7 @@ somebody who is not.
 from __future__ import annotations
 
 from collections import Counter, deque
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -177,7 +178,12 @@ class Host:
         if entry is None:
             await self._not_ready(run_id, folded.state)
             return
-        history = await self._history(run_id) if folded.state.epoch > 1 else History()
+        history = History()
+        if folded.state.epoch > 1:
+            history = await self._history(run_id)
+            folded = await self.runs.look(stream_of(run_id))
+            if folded.state.status.is_terminal:
+                return  # ended while its history was being read
         execution = self._executions[run_id] = Execution(self, folded, entry, history)
         await execution.execute()
 
@@ -215,8 +221,17 @@ class Host:
         execution = self._executions.get(run.created.run_id)
         if execution is not None:
             execution.see(run)
-        if run.cancel is not None and run.children and self._nursery is not None:
+        if run.cancel is None or self._nursery is None:
+            return
+        if run.children:
             self._nursery.start_soon(self._cancel_children, run)
+        if execution is None and not run.status.is_terminal:
+            self._nursery.start_soon(self._end_without_executing, run.created.run_id)
+
+    async def _end_without_executing(self, run_id: str) -> None:
+        """End a run that was taken up after a crash and asked to end before its turn came."""
+        with suppress(LogClosed):
+            await self.ask(run_id, Recover(resumes=True, compatible=True, at=self.env.now()))
 
     async def _cancel_children(self, run: Run) -> None:
         for child in run.children:
