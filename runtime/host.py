@@ -79,6 +79,7 @@ class Host:
         self._waiting: dict[str, deque[str]] = {}  # plugin -> run ids, as many as were accepted
         self._running: Counter[str] = Counter()
         self._executions: dict[str, Execution] = {}
+        self._ends: dict[str, trio.Event] = {}  # of runs whose end somebody waits for
         self._nursery: trio.Nursery | None = None
         self._draining = False
 
@@ -98,6 +99,19 @@ class Host:
     ) -> Folded[Run]:
         """Ask a run."""
         return await self.runs.ask(stream_of(run_id), command, principal=self.name, also=also)
+
+    async def end_of(self, run_id: str) -> Folded[Run]:
+        """Wait for the end of a run."""
+        ended = self._ends.setdefault(run_id, trio.Event())
+        try:
+            folded = await self.runs.look(stream_of(run_id))
+            if folded.state.status.is_terminal:
+                return folded
+            await ended.wait()
+        finally:
+            if not ended.statistics().tasks_waiting:
+                self._ends.pop(run_id, None)
+        return await self.runs.look(stream_of(run_id))
 
     # Taking up
 
@@ -221,6 +235,8 @@ class Host:
         execution = self._executions.get(run.created.run_id)
         if execution is not None:
             execution.see(run)
+        if run.status.is_terminal and run.created.run_id in self._ends:
+            self._ends.pop(run.created.run_id).set()
         if run.cancel is None or self._nursery is None:
             return
         if run.children:

@@ -10,7 +10,7 @@ import trio
 
 from actors.run.core import Run
 from actors.run.events import RUN_EVENTS, RunCreated
-from eventlog import Append, Filter, MemoryStore, open_log
+from eventlog import Append, MemoryStore, open_log
 from eventlog.store import Bounds
 from runtime.contract import PluginError, Retry, RunCancelled, RunContext
 from runtime.host import Host, HostLimits, stream_of
@@ -158,11 +158,8 @@ class World:
 
     async def end(self, run_id: str) -> Run:
         """Wait for the end of a run."""
-        follow = await self.host.log.follow(None, Filter(streams=frozenset({stream_of(run_id)})))
         with trio.fail_after(10_000):
-            while not (run := await self.state(run_id)).status.is_terminal:
-                await follow.next_batch()
-        return run
+            return (await self.host.end_of(run_id)).state
 
     def events(self, run_id: str, kind: type) -> list[Any]:
         """The events of a kind in the log of a run."""

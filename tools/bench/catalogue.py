@@ -8,6 +8,7 @@ from tools.bench.eventlog_followers import LIVE_LAG, STALLED
 from tools.bench.eventlog_place import CURSOR, INSTANT
 from tools.bench.eventlog_replay import REPLAY
 from tools.bench.eventlog_scope import SCOPE_BUSY, SCOPE_SMALL
+from tools.bench.runs import RUNS_MANY, RUNS_ONE
 
 BENCHMARKS: Final[tuple[Benchmark, ...]] = (
     APPEND_MANY,
@@ -19,4 +20,6 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
     SCOPE_SMALL,
     INSTANT,
     CURSOR,
+    RUNS_MANY,
+    RUNS_ONE,
 )

@@ -84,10 +84,10 @@ def _many_bare(setting: Setting, rounds: Sequence[Sequence[NewEvent]]) -> Sample
 def _lone(setting: Setting) -> Iterator[Sides]:
     """Open the sides of append-1."""
     events = new_events(setting.size(_LONE))
-    yield Sides(partial(_lone_ours, setting, events), partial(_lone_raw, setting, events))
+    yield Sides(partial(append_alone, setting, events), partial(_lone_raw, setting, events))
 
 
-def _lone_ours(setting: Setting, events: Sequence[NewEvent]) -> Sample:
+def append_alone(setting: Setting, events: Sequence[NewEvent]) -> Sample:
     """Append through the log and time each append."""
     with setting.scratch() as directory:
 
