@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from eventlog.log import EventLog
     from runtime.directory import Directory, Listed, RunFilter
 
+LINGER: Final = 0.1  # seconds; what nobody asks for is taken in together
 CHANGES: Final = Filter(fields={"changed": frozenset({True})})
 EVERY_COMMIT: Final = FollowLimits(heartbeat=0)  # so that nobody waits for what does not concern us
 
@@ -35,6 +36,8 @@ class Catalogue:
         self._directory = directory
         self._reached = START
         self._moved = trio.Event()
+        self._wanted = trio.Event()
+        self._waiting = 0
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Catch up with the log, say so, and go on following it."""
@@ -53,6 +56,15 @@ class Catalogue:
             if batch.live and not started:
                 started = True
                 task_status.started()
+            if started:
+                await self._linger()
+
+    async def _linger(self) -> None:
+        """Let changes gather, unless somebody waits for them."""
+        self._wanted = trio.Event()
+        if not self._waiting:
+            with trio.move_on_after(LINGER):
+                await self._wanted.wait()
 
     async def _place(self) -> Mark:
         """Find where the directory stands in this log; start anew if it does not fit."""
@@ -93,5 +105,10 @@ class Catalogue:
             position = page[-1].position
 
     async def _come_to(self, mark: Mark) -> None:
-        while self._reached.position < mark.position:
-            await self._moved.wait()
+        self._waiting += 1
+        self._wanted.set()
+        try:
+            while self._reached.position < mark.position:
+                await self._moved.wait()
+        finally:
+            self._waiting -= 1
