@@ -17,7 +17,7 @@ from eventlog.follow import FollowLimits
 from eventlog.record import START, Mark
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import Sequence
 
     from eventlog.log import EventLog
     from runtime.directory import Directory, Listed, RunFilter
@@ -95,14 +95,10 @@ class Catalogue:
         )
         return found, true_at
 
-    async def open_runs(self) -> AsyncIterator[str]:
-        """Go through the runs that have not ended, oldest first."""
+    async def open_runs(self, after: int = 0) -> Sequence[Listed]:
+        """List runs that have not ended, oldest first, a page after a position."""
         await self._come_to(await self._log.head())
-        position = 0
-        while page := await self._log.in_thread(self._directory.open_runs, position):
-            for listed in page:
-                yield listed.run_id
-            position = page[-1].position
+        return await self._log.in_thread(self._directory.open_runs, after)
 
     async def _come_to(self, mark: Mark) -> None:
         self._waiting += 1

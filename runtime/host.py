@@ -28,7 +28,7 @@ from runtime.execution import Execution
 from runtime.registry import Registry
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from actors.run.commands import Deliver, RunCommand
     from actors.run.core import Run
@@ -36,7 +36,10 @@ if TYPE_CHECKING:
     from eventlog.env import Env
     from eventlog.log import EventLog
     from eventlog.record import Record
+    from runtime.directory import Listed
     from runtime.plugin import Entry, Plugin
+
+    OpenRuns = Callable[[int], Awaitable[Sequence[Listed]]]  # a page after a position
 
 CANCEL_GRACE: Final = 5.0  # seconds an entry gets to obey, and again after being interrupted
 DEFAULT_LIMIT: Final = 1000  # runs at once, on the whole host
@@ -115,22 +118,28 @@ class Host:
 
     # Taking up
 
-    async def recover(self, run_ids: AsyncIterator[str]) -> int:
+    async def recover(self, open_runs: OpenRuns) -> int:
         """Take up runs that have not ended; give how many will be executed again."""
-        taken = 0
-        async for run_id in run_ids:
-            run = (await self.runs.look(stream_of(run_id))).state
-            entry = self._entry(run)
-            command = Recover(
-                resumes=entry is not None and entry.resumes,
-                compatible=self._is_compatible(run),
-                at=self.env.now(),
-            )
-            run = (await self.ask(run_id, command)).state
-            if not run.status.is_terminal:
-                self.dispatch(run_id, run.created.plugin_id)
-                taken += 1
+        taken = position = 0
+        while page := await open_runs(position):
+            for listed in page:
+                taken += await self._recover(listed.run_id)
+            position = page[-1].position
         return taken
+
+    async def _recover(self, run_id: str) -> bool:
+        run = (await self.runs.look(stream_of(run_id))).state
+        entry = self._entry(run)
+        command = Recover(
+            resumes=entry is not None and entry.resumes,
+            compatible=self._is_compatible(run),
+            at=self.env.now(),
+        )
+        run = (await self.ask(run_id, command)).state
+        if run.status.is_terminal:
+            return False
+        self.dispatch(run_id, run.created.plugin_id)
+        return True
 
     def dispatch(self, run_id: str, plugin_id: str) -> None:
         """Execute a run when its turn comes."""

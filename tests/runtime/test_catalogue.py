@@ -148,6 +148,7 @@ async def test_open_runs_are_what_a_host_takes_up(autojump_clock: MockClock) -> 
     async with world() as w, catalogue(w) as runs:
         napping = [await w.create("nap", seconds=50) for _ in range(5)]
         await w.end(napping[0])
-        opened = [run_id async for run_id in runs.open_runs()]
+        opened = [listed.run_id for listed in await runs.open_runs()]
+        assert await runs.open_runs(1 << 40) == []
         assert opened == [run_id for run_id in napping if run_id in opened]
         assert napping[0] not in opened

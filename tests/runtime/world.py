@@ -13,6 +13,7 @@ from actors.run.events import RUN_EVENTS, RunCreated
 from eventlog import Append, MemoryStore, open_log
 from eventlog.store import Bounds
 from runtime.contract import PluginError, Retry, RunCancelled, RunContext
+from runtime.directory import Listed
 from runtime.host import Host, HostLimits, stream_of
 from runtime.plugin import declared, entry, plugin
 from tests.eventlog.conftest import SteadyEnv
@@ -167,12 +168,15 @@ class World:
         decoded = [RUN_EVENTS.decode(record) for record in records]
         return [event for event in decoded if isinstance(event, kind)]
 
-    async def open_runs(self) -> AsyncIterator[str]:
+    async def open_runs(self, after: int) -> list[Listed]:
         """The runs that have not ended, as a directory would list them."""
-        created = [r for r in self.store._records if r.name == RunCreated.event_name]
-        for record in created:
-            if not self.store.stream_state(record.stream).sealed:
-                yield record.stream.removeprefix("run/")
+        return [
+            Listed(record.stream.removeprefix("run/"), record.position)
+            for record in self.store._records
+            if record.name == RunCreated.event_name
+            and record.position > after
+            and not self.store.stream_state(record.stream).sealed
+        ]
 
 
 @asynccontextmanager
@@ -186,6 +190,6 @@ async def world(store: MemoryStore | None = None, **limits: Any) -> AsyncIterato
         host = Host(env, log, plugins, limits=HostLimits(**limits))
         await nursery.start(host.run)
         w = World(host, store)
-        await host.recover(w.open_runs())
+        await host.recover(w.open_runs)
         yield w
         nursery.cancel_scope.cancel()

@@ -12,7 +12,6 @@ import trio
 from actors.run.core import RUN
 from actors.run.events import RUN_EVENTS, ExportAppended, RunCreated, RunEnded
 from actors.run.views import record
-from eventlog.env import FaultPoint
 from eventlog.errors import EventLogError
 from eventlog.log import open_log
 from eventlog.simulation import Dead, SimEnv
@@ -27,7 +26,7 @@ from runtime.principal import LOCAL
 from runtime.requests import CancelRun, CreateRun, GetRun, RetryRun
 from runtime.service import Runs
 from tests.simulation.disk import Disk, DiskView
-from tests.simulation.world import Violation, cancel_when
+from tests.simulation.world import Violation, cancel_when, plan_crash
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -131,7 +130,7 @@ async def run_server(world: RunWorld) -> None:
         env = SimEnv(world.chance)
         if world.crashes_left:
             world.crashes_left -= 1
-            plan_crash(world, env)
+            plan_crash(world.chance, env, 25)
         else:
             world.calm.set()
         try:
@@ -154,23 +153,9 @@ async def run_process(world: RunWorld, env: SimEnv) -> None:
             await nursery.start(host.run)
             catalogue = Catalogue(log, Directory(":memory:"))
             await nursery.start(catalogue.run)
-            await host.recover(catalogue.open_runs())
+            await host.recover(catalogue.open_runs)
             world.server, world.env = Runs(host, catalogue), env
             await trio.sleep_forever()
-
-
-def plan_crash(world: RunWorld, env: SimEnv) -> None:
-    """Choose a point and a time to pass it: there the process dies."""
-    point = world.chance.choice(list(FaultPoint))
-    left = world.chance.randrange(1, 25)
-
-    def count_down() -> None:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            env.kill()
-
-    env.faults.planted[point] = count_down
 
 
 # Clients

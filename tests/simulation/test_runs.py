@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from typing import Any
 from unittest import mock
 
@@ -10,42 +8,23 @@ import pytest
 
 from actors.claim import ClaimMade
 from actors.run import outbox
-from eventlog.simulation import simulate
 from tests.simulation.run_world import live
-from tests.simulation.test_simulation import PROCESSES, find
+from tests.simulation.seeds import violation_of, violations
 
 SEEDS = 1000
 SOAK_SEEDS = 3000
 SEEDS_FOR_A_MUTANT = 300
 
 
-def violation_of(seed: int) -> str | None:
-    """Live through a seed; tell which promise was broken, if any."""
-    try:
-        simulate(seed, live)
-    except BaseException as exc:
-        found = find(exc)
-        if found is None:
-            raise
-        return f"seed {seed}: {found}"
-    return None
-
-
-def violations(seeds: range) -> list[str]:
-    """Live through many seeds, on all cores."""
-    with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:
-        return [found for found in pool.map(violation_of, seeds, chunksize=20) if found]
-
-
 def test_runs_keep_every_promise() -> None:
     """Accepted runs end once, steps and exports are there once: in 1,000 worlds (R12, R33, R34)."""
-    assert violations(range(SEEDS)) == []
+    assert violations(live, range(SEEDS)) == []
 
 
 @pytest.mark.soak
 def test_runs_keep_every_promise_for_long() -> None:
     """The same, in 3,000 more."""
-    assert violations(range(SEEDS, SEEDS + SOAK_SEEDS)) == []
+    assert violations(live, range(SEEDS, SEEDS + SOAK_SEEDS)) == []
 
 
 def never_known(self: outbox.Outbox, key: str | None, mark: str) -> tuple[int | None, int]:
@@ -77,4 +56,4 @@ def test_the_simulation_finds_a_planted_bug(mutant: str) -> None:
     """A bug of each known kind is found within a few hundred seeds."""
     owner, attribute, bug = MUTANTS[mutant]
     with mock.patch.object(owner, attribute, bug):
-        assert any(violation_of(seed) for seed in range(SEEDS_FOR_A_MUTANT))
+        assert any(violation_of(live, seed) for seed in range(SEEDS_FOR_A_MUTANT))

@@ -3,8 +3,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 
 import pytest
 from trio._core import _run
@@ -12,57 +10,29 @@ from trio._core import _run
 from eventlog.simulation import simulate
 from tests.simulation.mutants import MUTANTS, planted
 from tests.simulation.scenario import live
-from tests.simulation.world import Violation
+from tests.simulation.seeds import violation_of, violations
 
 SEEDS = 3000
 SOAK_SEEDS = 100_000
 SEEDS_FOR_A_MUTANT = 300
-PROCESSES = 2
-
-
-def violation_of(seed: int) -> str | None:
-    """Live through a seed; tell which promise was broken, if any."""
-    try:
-        simulate(seed, live)
-    except BaseException as exc:
-        found = find(exc)
-        if found is None:
-            raise
-        return f"seed {seed}: {found}"
-    return None
-
-
-def find(error: BaseException) -> Violation | None:
-    """Find a violation in a tree of exceptions."""
-    if isinstance(error, Violation):
-        return error
-    if isinstance(error, BaseExceptionGroup):
-        return next(filter(None, map(find, error.exceptions)), None)
-    return None
-
-
-def violations(seeds: range) -> list[str]:
-    """Live through many seeds, on all cores."""
-    with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:
-        return [found for found in pool.map(violation_of, seeds, chunksize=50) if found]
 
 
 def test_append_follow_and_crash_keep_every_promise() -> None:
     """Acknowledged is durable, followers see the log, conflicts are true: in 3,000 worlds."""
-    assert violations(range(SEEDS)) == []
+    assert violations(live, range(SEEDS)) == []
 
 
 @pytest.mark.soak
 def test_append_follow_and_crash_keep_every_promise_for_long() -> None:
     """The same, in 100,000 worlds."""
-    assert violations(range(SEEDS, SEEDS + SOAK_SEEDS)) == []
+    assert violations(live, range(SEEDS, SEEDS + SOAK_SEEDS)) == []
 
 
 @pytest.mark.parametrize("mutant", sorted(MUTANTS))
 def test_the_simulation_finds_a_planted_bug(mutant: str) -> None:
     """A bug of each known kind is found within a few hundred seeds: the suite tests itself."""
     with planted(mutant):
-        assert any(violation_of(seed) for seed in range(SEEDS_FOR_A_MUTANT))
+        assert any(violation_of(live, seed) for seed in range(SEEDS_FOR_A_MUTANT))
 
 
 def test_a_seed_gives_the_same_world_each_time() -> None:

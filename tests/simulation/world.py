@@ -128,7 +128,7 @@ async def run_server(world: World) -> None:
         env.wall_offset = world.chance.choice([0, 0, 86_400 * 10**9, -86_400 * 10**9])
         if world.crashes_left:
             world.crashes_left -= 1
-            plan_crash(world, env)
+            plan_crash(world.chance, env, 12)
         else:
             world.calm.set()
         try:
@@ -156,10 +156,10 @@ async def run_process(world: World, env: SimEnv) -> None:
         nursery.cancel_scope.cancel()
 
 
-def plan_crash(world: World, env: SimEnv) -> None:
-    """Choose a point and a time to pass it: there the process dies."""
-    point = world.chance.choice(list(FaultPoint))
-    left = world.chance.randrange(1, 12)
+def plan_crash(chance: random.Random, env: SimEnv, latest: int) -> None:
+    """Choose a point and a time to pass it, ``latest`` at the latest: there the process dies."""
+    point = chance.choice(list(FaultPoint))
+    left = chance.randrange(1, latest)
 
     def count_down() -> None:
         nonlocal left
