@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.run.events import RUN_EVENTS, Activated, ExportAppended, RunEnded
+from eventlog import RealEnv, SqliteStore
+from tests.crash.child import Child
+from tests.crash.running_child import BODIES, STEPS
+from tests.crash.soundness import LOG_NAME, read
+
+
+def accepted(child: Child) -> set[str]:
+    """The runs that a child has said it accepted."""
+    words = [line.split() for line in child.lines]
+    return {word[1].decode() for word in words if word[0] == b"ACK"}
+
+
+def histories(path: Path) -> dict[str, list[Any]]:
+    """The events of every run in a log."""
+    store = SqliteStore.open(path, env=RealEnv())
+    found: dict[str, list[Any]] = {}
+    for record in read(store):
+        if record.stream.startswith("run/"):
+            found.setdefault(record.stream.removeprefix("run/"), []).append(
+                RUN_EVENTS.decode(record)
+            )
+    store.close()
+    return found
+
+
+def problems(run_id: str, events: list[Any], bodies: Counter[str]) -> Iterator[str]:
+    """Say what is wrong with the history of a run."""
+    if [type(event) for event in events].count(RunEnded) != 1:
+        yield f"{run_id} has not exactly one end"
+        return
+    end = events[-1]
+    if not isinstance(end, RunEnded) or end.outcome.value != "succeeded":
+        yield f"{run_id} ended {end}"
+    texts = [event.text for event in events if isinstance(event, ExportAppended) and event.text]
+    steps = ["did a step"] * STEPS
+    if texts not in (steps, [f"plain {n % 2}" for n in range(STEPS)]):
+        yield f"{run_id} exported {texts}"
+    activations = sum(isinstance(event, Activated) for event in events)
+    for number in range(STEPS):
+        times = bodies[f"{run_id} {number}"]
+        if texts == steps and not 1 <= times <= activations:
+            yield f"{run_id} began step {number} {times} times in {activations} activations"
+
+
+@pytest.mark.parametrize("kills", [pytest.param(40), pytest.param(200, marks=pytest.mark.soak)])
+def test_kill_9_under_two_hundred_runs(tmp_path: Path, kills: int) -> None:
+    """Every accepted run ends once; bodies once an activation; exports once each (R32, R33)."""
+    seed = random.SystemRandom().randrange(1 << 32)
+    rng = random.Random(seed)
+    runs: set[str] = set()
+    for _ in range(kills):
+        with Child("running_child", tmp_path) as child:
+            child.wait_for_ack()
+            time.sleep(rng.uniform(0.0, 0.4))
+            child.kill()
+            runs |= accepted(child)
+    with Child("running_child", tmp_path, "--finish") as child:
+        assert child.wait() == 0, f"seed {seed}"
+    found = histories(tmp_path / LOG_NAME)
+    bodies = Counter((tmp_path / BODIES).read_text().splitlines())
+    assert runs - found.keys() == set(), f"seed {seed}: accepted runs are lost"
+    wrong = [
+        problem for run_id, events in found.items() for problem in problems(run_id, events, bodies)
+    ]
+    assert wrong == [], f"seed {seed}"
+    assert len(runs) > 10 * kills
