@@ -66,7 +66,8 @@ def check(value: Value) -> None:
 def _check(value: Value, place: str, depth: int) -> None:
     kind = type(value)
     if kind is str:
-        _check_text(value, place)
+        if not value.isascii() or "\0" in value:
+            _check_text(value, place)
     elif kind is int:
         if not _MIN_INT <= value <= _MAX_INT:
             _refuse(place, "an integer of more than 64 bits")
@@ -89,7 +90,12 @@ def _check_items(value: Value, place: str, depth: int) -> None:
     for key, item in value.items():
         if type(key) is not str:
             _refuse(place, f"a map key of type {type(key).__name__}")
-        _check_text(key, place)
+        if not key.isascii() or "\0" in key:
+            _check_text(key, place)
+        if item is None or item is True or item is False:
+            continue
+        if type(item) is str and item.isascii() and "\0" not in item:
+            continue
         _check(item, key, depth)
 
 

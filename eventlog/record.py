@@ -28,9 +28,12 @@ class Mark(NamedTuple):
 START = Mark(0, b"")
 
 
+_FIELD_TYPES = frozenset({str, int, bool, type(None)})
+
+
 def _check_fields(fields: Mapping[str, object]) -> None:
     for name, value in fields.items():
-        if not (value is None or isinstance(value, str | int | bool)):
+        if type(value) not in _FIELD_TYPES:
             raise CodecError(f"metadata field {name!r} holds a {type(value).__name__}")
 
 
