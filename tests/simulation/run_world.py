@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import trio
 
+from actors.mailbox import NoSuchActor
 from actors.run.core import RUN
 from actors.run.events import RUN_EVENTS, ExportAppended, RunCreated, RunEnded
 from actors.run.views import record
@@ -113,9 +115,9 @@ class RunWorld:
                     answer = await fn(server)
                 except Dead:
                     pass
-                except (EventLogError, OperationError) as error:
+                except (EventLogError, OperationError, NoSuchActor) as error:
                     if not translated(error).kind.retriable:
-                        raise
+                        raise Violation(f"a proper request was refused: {error}") from error
                 scope.cancel()
         return answer
 
@@ -145,13 +147,19 @@ async def run_server(world: RunWorld) -> None:
 
 async def run_process(world: RunWorld, env: SimEnv) -> None:
     """Be one life of the server."""
+    with closing(Directory(":memory:")) as directory:
+        await run_on(world, env, directory)
+
+
+async def run_on(world: RunWorld, env: SimEnv, directory: Directory) -> None:
+    """Run until killed, with a directory of its own."""
     async with trio.open_nursery() as outside:
         outside.start_soon(cancel_when, env.died, outside.cancel_scope)
         async with open_log(env, DiskView(world.disk, env)) as log, trio.open_nursery() as nursery:
             limits = HostLimits(runs=world.chance.choice([1, 5, 100]), cancel_grace=1.0)
             host = Host(env, log, {"sim": declared(Simulated)}, limits=limits)
             await nursery.start(host.run)
-            catalogue = Catalogue(log, Directory(":memory:"))
+            catalogue = Catalogue(log, directory)
             await nursery.start(catalogue.run)
             await host.recover(catalogue.open_runs)
             world.server, world.env = Runs(host, catalogue), env

@@ -7,7 +7,15 @@ from unittest import mock
 import pytest
 
 from actors.claim import ClaimMade
+from actors.folded import Folded
 from actors.run import outbox
+from actors.run.core import RUN, Run
+from actors.run.events import RunCreated
+from eventlog.record import START
+from runtime.creation import Creation
+from runtime.host import stream_of
+from runtime.principal import Principal
+from runtime.requests import CreateRun
 from tests.simulation.run_world import live
 from tests.simulation.seeds import violation_of, violations
 
@@ -44,10 +52,38 @@ def always_over(self: ClaimMade, now: int, *, run_has_ended: bool) -> bool:
     return True
 
 
+async def claim_in_memory(
+    self: Creation, _: Principal, request: CreateRun, created: RunCreated
+) -> Folded[Run]:
+    """Remember keys, but not in the log."""
+    known = self.__dict__.setdefault("known", {})
+    async with self._queued(str(request.idempotency_key)):
+        if request.idempotency_key in known:
+            return await self._host.runs.look(stream_of(known[request.idempotency_key]))
+        known[request.idempotency_key] = created.run_id
+        return await self._append(created)
+
+
+async def answer_from_a_reservation(
+    self: Creation, _: Principal, request: CreateRun, created: RunCreated
+) -> Folded[Run]:
+    """Tell the second caller of a key what the first has not written yet."""
+    reserved = self.__dict__.setdefault("reserved", {})
+    if request.idempotency_key in reserved:
+        run = RUN.evolve(None, reserved[request.idempotency_key])
+        return Folded(run, 1, START, 0, "")
+    reserved[request.idempotency_key] = created
+    return await _create_once(self, _, request, created)
+
+
+_create_once = Creation._create_once
+
 MUTANTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "exports-not-recognised": (outbox.Outbox, "_known", never_known),
     "exports-suppressed-by-count": (outbox.Outbox, "_known", known_by_count),
     "claims-not-kept": (ClaimMade, "is_over", always_over),
+    "claim-only-in-memory": (Creation, "_create_once", claim_in_memory),
+    "answer-from-a-reservation": (Creation, "_create_once", answer_from_a_reservation),
 }
 
 

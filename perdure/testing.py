@@ -1,0 +1,195 @@
+"""Testing entries: run them in memory, in virtual time, and crash them after every step.
+
+    from perdure.testing import run_entry
+
+    def test_my_entry() -> None:
+        ran = run_entry(MyPlugin, "import_all", {"url": "..."}, crash_after_every_step=True)
+        assert ran.record["status"] == "succeeded"
+        assert ran.lives > 1
+
+The entry runs in the real runtime on a log in memory; an hour of sleep takes no time. A crash is a
+crash: nothing of the process survives but the log, and the entry is called again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from actors.run.events import RUN_EVENTS, Answered, QuestionAsked, StepRecorded
+from actors.run.views import RunRecord
+from eventlog.errors import LogClosed
+from eventlog.filter import Filter
+from eventlog.log import EventLog, open_log
+from eventlog.memory import MemoryStore
+from eventlog.simulation import Dead, SimEnv, simulate
+from eventlog.store import Bounds
+from runtime.catalogue import Catalogue
+from runtime.directory import Directory
+from runtime.host import Host, stream_of
+from runtime.plugin import declared
+from runtime.principal import LOCAL
+from runtime.requests import AnswerRun, CreateRun, ExportRun, GetRun
+from runtime.service import Runs
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Sequence
+
+    from eventlog.record import Record
+
+WEEK: Final = 7 * 24 * 3600.0
+_EVERYTHING: Final = Bounds(records=1 << 30, bytes=1 << 40)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """What became of a run."""
+
+    record: RunRecord
+    items: list[dict[str, Any]]
+    lives: int  # how many processes it took
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Script:
+    """What a test asks for."""
+
+    plugin: type
+    entry_id: str
+    args: dict[str, Any]
+    answers: Mapping[str, Any]
+    timeout: float | None
+
+
+def run_entry(
+    plugin: type,
+    entry_id: str,
+    args: Mapping[str, Any] | None = None,
+    *,
+    answers: Mapping[str, Any] | None = None,
+    timeout: float | None = None,
+    crash_after_every_step: bool = False,
+    seed: int = 0,
+    virtual_seconds: float = WEEK,
+) -> Ran:
+    """Run an entry to its end, in memory and in virtual time.
+
+    ``answers`` holds the answers to its questions, by the name of the step that asks (``ask-1`` for
+    the first one without a name).
+    """
+    script = _Script(
+        plugin=plugin,
+        entry_id=entry_id,
+        args=dict(args or {}),
+        answers=answers or {},
+        timeout=timeout,
+    )
+
+    async def main(chance: random.Random) -> Ran:
+        store = _Store(crashes=crash_after_every_step)
+        lives = 0
+        while True:
+            lives += 1
+            ran = await _live_once(script, store, SimEnv(chance), lives)
+            if ran is not None:
+                return ran
+
+    return simulate(seed, main, virtual_seconds=virtual_seconds)
+
+
+class _Store(MemoryStore):
+    """A log that survives its process, which may die with every step it records."""
+
+    def __init__(self, *, crashes: bool) -> None:
+        super().__init__()
+        self._crashes = crashes
+        self.env: SimEnv | None = None
+
+    def commit(self, records: Sequence[Record]) -> None:
+        super().commit(records)
+        recorded = any(record.name == StepRecorded.event_name for record in records)
+        if self._crashes and recorded and self.env is not None:
+            self.env.kill()
+
+
+async def _live_once(script: _Script, store: _Store, env: SimEnv, life: int) -> Ran | None:
+    """Be one process, until the run has ended or the process dies."""
+    store.env = env
+    ran: list[Ran] = []
+    directory = Directory(":memory:")
+    try:
+        async with trio.open_nursery() as process:
+            process.start_soon(_end_when_dead, env, process.cancel_scope)
+            async with open_log(env, store) as log, trio.open_nursery() as nursery:
+                host = Host(env, log, {(made := declared(script.plugin)).id: made})
+                await nursery.start(host.run)
+                catalogue = Catalogue(log, directory)
+                await nursery.start(catalogue.run)
+                await host.recover(catalogue.open_runs)
+                runs = Runs(host, catalogue)
+                run_id = await _begin(script, store, runs, made.id)
+                nursery.start_soon(_answer_questions, script, log, runs, run_id)
+                await host.end_of(run_id)
+                ran.append(await _result(runs, run_id, life))
+                nursery.cancel_scope.cancel()
+            process.cancel_scope.cancel()
+    except* (Dead, LogClosed):
+        if not env.died.is_set():
+            raise
+    finally:
+        directory.close()
+    return ran[0] if ran and not env.died.is_set() else None
+
+
+async def _end_when_dead(env: SimEnv, scope: trio.CancelScope) -> None:
+    await env.died.wait()
+    scope.cancel()
+
+
+async def _begin(script: _Script, store: _Store, runs: Runs, plugin_id: str) -> str:
+    """Create the run, or find it if an earlier life has."""
+    created = [r for r in store.read_all(0, _EVERYTHING).records if r.name == "run.created"]
+    if created:
+        return created[0].stream.removeprefix("run/")
+    request = CreateRun(
+        plugin_id=plugin_id, entry_id=script.entry_id, args=script.args, timeout=script.timeout
+    )
+    return str((await runs.create(LOCAL, request))["run"]["run_id"])
+
+
+async def _answer_questions(script: _Script, log: EventLog, runs: Runs, run_id: str) -> None:
+    """Answer what the script knows an answer to, as soon as it is asked."""
+    of_run = Filter(streams=frozenset({stream_of(run_id)}))
+    answered: set[str] = set()
+    async for batch in await log.follow(None, of_run):
+        for record in batch.records:
+            event = RUN_EVENTS.decode(record)
+            if isinstance(event, Answered):
+                answered.add(event.question_id)
+        for record in batch.records:
+            event = RUN_EVENTS.decode(record)
+            if not isinstance(event, QuestionAsked) or event.question_id in answered:
+                continue
+            if event.step in script.answers:
+                answer = AnswerRun(
+                    run_id=run_id,
+                    question_id=event.question_id,
+                    answer=script.answers[event.step],
+                )
+                await runs.answer(LOCAL, answer)
+
+
+async def _result(runs: Runs, run_id: str, life: int) -> Ran:
+    record = (await runs.get(LOCAL, GetRun(run_id=run_id)))["run"]
+    items: list[dict[str, Any]] = []
+    after = None
+    while True:
+        page = await runs.export(LOCAL, ExportRun(run_id=run_id, after=after, limit=500))
+        items.extend(page["items"])
+        after = page["next_after"]
+        if after is None:
+            return Ran(record=record, items=items, lives=life)
