@@ -19,6 +19,7 @@ from eventlog import (
     snapshots,
 )
 from eventlog.sqlite import schema, store
+from runtime.current_run import CurrentRun
 from tests.repository.test_docs import PYTHON_BLOCK
 from tests.repository.tree import ROOT
 
@@ -108,3 +109,33 @@ def test_every_limit_that_can_be_set_is_documented() -> None:
     settable = {cls.__name__ for cls in (WriterLimits, TailLimits, FollowLimits)}
     assert settable == {name for name in dir(eventlog) if name.endswith("Limits")}
     assert all(fields(getattr(eventlog, name)) and f"`{name}`" in EVENTLOG for name in settable)
+
+
+def test_the_plugin_guide_works(tmp_path: Path) -> None:
+    """The plugin of the guide runs, and so does its test."""
+    blocks = PYTHON_BLOCK.findall((ROOT / "docs" / "plugins.md").read_text("utf-8"))
+    probe = (
+        "ran = run_entry(Reports, 'monthly', {'month': '2026-11'}, crash_after_every_step=True)\n"
+        "assert ran.items[-1]['json'] == {'rows': 4500}, ran\n"
+        "test_counting()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join([*blocks, probe])],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_plugin_guide_names_everything_that_ctx_run_offers() -> None:
+    """No public name of the current run is missing from the guide."""
+    guide = (ROOT / "docs" / "plugins.md").read_text("utf-8")
+    table = guide.split("## What `ctx.run` offers")[1].split("\n## ")[0]
+    named = set(re.findall(r"\w+", table))
+    source = inspect.getsource(CurrentRun)
+    offered = {name for name in vars(CurrentRun) if not name.startswith("_")}
+    offered |= set(re.findall(r"self\.([a-z]\w*)\b[^=(\n]*=", source))
+    assert offered - named == set()
