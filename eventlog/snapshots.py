@@ -155,8 +155,12 @@ class SnapshotFile:
 
 def _open(path: Path) -> sqlite3.Connection:
     database = sqlite3.connect(path, check_same_thread=False)
-    database.execute("PRAGMA journal_mode = WAL")
-    database.execute("PRAGMA synchronous = NORMAL")
-    database.execute(_SCHEMA)
-    database.commit()
+    try:
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = NORMAL")
+        database.execute(_SCHEMA)
+        database.commit()
+    except BaseException:
+        database.close()
+        raise
     return database

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
@@ -19,13 +19,12 @@ from tests.runtime.world import World, world
 @asynccontextmanager
 async def catalogue(w: World, path: Path | str = ":memory:") -> AsyncIterator[Catalogue]:
     """Run a catalogue over the log of a world."""
-    directory = Directory(path)
-    async with trio.open_nursery() as nursery:
-        catalogue = Catalogue(w.host.log, directory)
-        await nursery.start(catalogue.run)
-        yield catalogue
-        nursery.cancel_scope.cancel()
-    directory.close()
+    with closing(Directory(path)) as directory:
+        async with trio.open_nursery() as nursery:
+            catalogue = Catalogue(w.host.log, directory)
+            await nursery.start(catalogue.run)
+            yield catalogue
+            nursery.cancel_scope.cancel()
 
 
 async def ids(catalogue: Catalogue, at: Mark | None = None, **where: object) -> list[str]:

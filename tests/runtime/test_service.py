@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from functools import partial
 from typing import Any
 
@@ -52,15 +52,14 @@ class Service(Runs):
 @asynccontextmanager
 async def service(store: MemoryStore | None = None, **options: Any) -> AsyncIterator[Service]:
     """Run a whole service in memory."""
-    directory = Directory(":memory:")
-    async with world(store) as w, trio.open_nursery() as nursery:
-        catalogue = Catalogue(w.host.log, directory)
-        await nursery.start(catalogue.run)
-        runs = Service(w.host, catalogue, **options)
-        runs.world = w
-        yield runs
-        nursery.cancel_scope.cancel()
-    directory.close()
+    with closing(Directory(":memory:")) as directory:
+        async with world(store) as w, trio.open_nursery() as nursery:
+            catalogue = Catalogue(w.host.log, directory)
+            await nursery.start(catalogue.run)
+            runs = Service(w.host, catalogue, **options)
+            runs.world = w
+            yield runs
+            nursery.cancel_scope.cancel()
 
 
 async def refused(code: str, call: Callable[[], Any]) -> OperationError:
