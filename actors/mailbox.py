@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from actors.decider import Decider
     from eventlog.append import Receipt
     from eventlog.log import Page
-    from eventlog.record import FieldValue, Mark, NewEvent, Record
-    from eventlog.snapshots import Snapshot
+    from eventlog.record import FieldValue, NewEvent, Record
 
 State = TypeVar("State")
 Command = TypeVar("Command")
@@ -63,11 +62,6 @@ class Log(Protocol):
 
     async def read_stream(self, stream: str, *, after: int = 0) -> Page:
         """Read a stream's records after a version."""
-
-    async def load_snapshot(
-        self, stream: str, fold: str, *, at: Mark | None = None
-    ) -> Snapshot | None:
-        """Find the newest usable snapshot of a stream."""
 
 
 @dataclass(eq=False, slots=True)

@@ -8,7 +8,6 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from eventlog import MemoryStore
 from perdure import DeclarationError, RunContext, entry, plugin
 from perdure.demo import Demo
 from runtime.plugin import declared
@@ -49,22 +48,6 @@ async def test_fail_fails_with_its_code(autojump_clock: MockClock) -> None:
     async with service() as s:
         end = await s.finished(await start(s, "fail", code="MINE"))
         assert end["error"]["code"] == "MINE"
-
-
-async def test_steps_go_on_after_a_crash(autojump_clock: MockClock) -> None:
-    """Only what was not recorded is done again."""
-    store = MemoryStore()
-    with trio.move_on_after(2.5):
-        async with service(store) as s:
-            run_id = await start(s, "steps", n=4, delay=1)
-            await trio.sleep_forever()
-    started = trio.current_time()
-    async with service(store) as s:
-        s.world.host.plugins = {"demo": declared(Demo)}
-        s.world.host.dispatch(run_id, "demo")
-        end = await s.finished(run_id)
-        assert end["status"] in {"succeeded", "failed"}
-        assert trio.current_time() - started < 4
 
 
 async def test_spam_leaves_a_small_log(autojump_clock: MockClock) -> None:
