@@ -11,6 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+import msgspec
+
+from eventlog import cbor
+from eventlog.errors import CodecError
 from eventlog.record import FieldValue
 from eventlog.registry import EventRegistry
 
@@ -23,6 +27,7 @@ Event = TypeVar("Event")
 class Decider(Generic[State, Command, Event]):
     """The rules of one kind of actor. ``initial`` is the state before the first event."""
 
+    state: type[State]
     initial: State | None
     decide: Callable[[State, Command], tuple[Event, ...]]
     evolve: Callable[[State | None, Event], State]
@@ -36,3 +41,14 @@ class Decider(Generic[State, Command, Event]):
         for event in events:
             state = self.evolve(state, event)
         return state
+
+    def freeze(self, state: State) -> bytes:
+        """Give a state as bytes, for a snapshot."""
+        return cbor.encode(msgspec.to_builtins(state, builtin_types=(bytes,)))
+
+    def thaw(self, frozen: bytes) -> State:
+        """Give the state that was frozen by this very version of the fold."""
+        try:
+            return msgspec.convert(cbor.decode_strict(frozen), self.state, builtin_types=(bytes,))
+        except msgspec.ValidationError as exc:
+            raise CodecError(f"a snapshot of {self.fold} cannot be read: {exc}") from exc

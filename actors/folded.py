@@ -19,3 +19,4 @@ class Folded(Generic[State]):
     mark: Mark  # the newest record folded
     commit_time: int  # of that record
     scope: str
+    snapshot: int = 0  # the version of its newest snapshot

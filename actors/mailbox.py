@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 import trio
 
 from actors.errors import Refusal
 from actors.folded import Folded
+from actors.folding import Streams, fold_rest, fold_stream
 from eventlog.append import Append, StreamWrite
 from eventlog.errors import Conflict, EventLogError, Overloaded, Unavailable
 from eventlog.record import Metadata
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
     from actors.decider import Decider
     from eventlog.append import Receipt
-    from eventlog.log import Page
     from eventlog.record import FieldValue, NewEvent, Record
 
 State = TypeVar("State")
@@ -40,6 +40,7 @@ Event = TypeVar("Event")
 MAX_MAIL: Final = 256  # asks that may wait for one actor; an actor answers in milliseconds
 BATCH: Final = 64
 TRIES: Final = 5
+SNAPSHOT_EVERY: Final = 500  # events; so many are folded in a few milliseconds
 
 
 class Gone(Exception):
@@ -54,14 +55,16 @@ class Crashed(Exception):
     """The actor's own rules failed on this command. It starts again from the log."""
 
 
-class Log(Protocol):
+class Log(Streams, Protocol):
     """What an actor needs of the log."""
 
     async def append(self, append: Append, *, new_work: bool = False) -> Receipt:
         """Write records; return when they are on disk."""
 
-    async def read_stream(self, stream: str, *, after: int = 0) -> Page:
-        """Read a stream's records after a version."""
+    async def save_snapshot(
+        self, stream: str, version: int, event_id: bytes, *, fold: str, state: bytes
+    ) -> None:
+        """Keep what a fold makes of a stream up to a version."""
 
 
 @dataclass(eq=False, slots=True)
@@ -163,11 +166,13 @@ class Actor(Generic[State, Command, Event]):
         """Fold the stream and answer asks, until told to leave."""
         try:
             if self.folded is None:
-                self.folded = await self._fold(None)
+                self.folded = await self._fold()
+                await self._keep_a_snapshot()
             self._busy = False
             while await self._has_mail():
                 self._busy = True
                 await self._handle(self._take())
+                await self._keep_a_snapshot()
                 self._busy = self._aged = False
         except NoSuchActor as error:
             self._close(error)
@@ -216,7 +221,7 @@ class Actor(Generic[State, Command, Event]):
         if asks[0].also and not self._is_mine(conflict):
             asks[0].settle(conflict)
             asks.clear()
-        self.folded = await self._fold(self.folded)
+        self.folded = await fold_rest(self._log, self._decider, self.stream, self.folded)
 
     def _is_mine(self, conflict: Conflict) -> bool:
         return getattr(conflict, "stream", None) == self.stream
@@ -289,25 +294,31 @@ class Actor(Generic[State, Command, Event]):
         if not mine:
             return folded
         last = mine[-1]
-        return Folded(state, last.version, last.mark, last.commit_time, folded.scope)
+        return Folded(
+            state, last.version, last.mark, last.commit_time, folded.scope, folded.snapshot
+        )
 
     # Folding
 
-    async def _fold(self, folded: Folded[State] | None) -> Folded[State]:
-        """Fold the rest of the stream onto what is known, or all of it."""
-        state = folded.state if folded else self._decider.initial
-        version = folded.version if folded else 0
-        while True:
-            page = await self._log.read_stream(self.stream, after=version)
-            for record in page.records:
-                state = self._decider.evolve(state, self._decider.events.decode(record))
-                version = record.version
-                folded = Folded(state, version, record.mark, record.commit_time, record.scope)
-            if not page.more:
-                break
+    async def _fold(self) -> Folded[State]:
+        folded = await fold_stream(self._log, self._decider, self.stream)
         if folded is None:
             raise NoSuchActor(self.stream)
         return folded
+
+    async def _keep_a_snapshot(self) -> None:
+        """Keep the state now and then, so that nobody has to fold all of a long stream again."""
+        folded = self.folded
+        if folded is None or folded.version < folded.snapshot + SNAPSHOT_EVERY:
+            return
+        await self._log.save_snapshot(
+            self.stream,
+            folded.version,
+            folded.mark.event_id,
+            fold=self._decider.fold,
+            state=self._decider.freeze(folded.state),
+        )
+        self.folded = replace(folded, snapshot=folded.version)
 
 
 def _settle_all(asks: Sequence[_Ask[State, Command]], answer: BaseException) -> None:

@@ -195,33 +195,42 @@ class EventLog:
 
     # Snapshots
 
-    async def save_snapshot(self, record: Record, fold: str, state: bytes) -> None:
-        """Keep what a fold makes of a stream up to this record, so as not to fold it again."""
+    async def save_snapshot(
+        self, stream: str, version: int, event_id: bytes, *, fold: str, state: bytes
+    ) -> None:
+        """Keep what a fold makes of a stream up to a version, so as not to fold it again."""
         snapshot = Snapshot(
-            stream=record.stream,
-            version=record.version,
+            stream=stream,
+            version=version,
             fold=fold,
             generation=self.generation,
-            check=check_of(record.event_id),
+            check=check_of(event_id),
             state=state,
         )
         await self.in_thread(self._snapshots.save, snapshot)
 
-    async def load_snapshot(
+    async def read_from_snapshot(
         self, stream: str, fold: str, *, at: Mark | None = None
-    ) -> Snapshot | None:
-        """Find the newest usable snapshot of a stream, as the log was at a place."""
-        return await self.in_thread(self._load_snapshot, stream, fold, at)
+    ) -> tuple[bytes | None, Page]:
+        """Read a stream from its newest usable snapshot on, as the log was at a place.
 
-    def _load_snapshot(self, stream: str, fold: str, at: Mark | None) -> Snapshot | None:
+        With a snapshot's state, the first record of the page is the one that the state ends with.
+        Without one (None) the page is the stream's first.
+        """
+        state, page = await self.in_thread(self._read_from_snapshot, stream, fold, at)
+        return state, self._page(page, at)
+
+    def _read_from_snapshot(
+        self, stream: str, fold: str, at: Mark | None
+    ) -> tuple[bytes | None, StoredPage]:
         upto = None if at is None else self.store.version_at(stream, at.position)
+        bounds = _bounds(at, PAGE_RECORDS)
         found = self._snapshots.newest(stream, fold, self.generation, upto)
-        if found is None:
-            return None
-        page = self.store.read_stream(stream, found.version - 1, Bounds(records=1))
-        if not page.records or check_of(page.records[0].event_id) != found.check:
-            return None
-        return found
+        if found is not None:
+            page = self.store.read_stream(stream, found.version - 1, bounds)
+            if page.records and check_of(page.records[0].event_id) == found.check:
+                return found.state, page
+        return None, self.store.read_stream(stream, 0, bounds)
 
     # Inside
 

@@ -15,7 +15,7 @@ from eventlog.errors import CodecError
 
 EVENT_ID_BYTES = 16
 
-FieldValue = str | int | bool | None
+FieldValue = str | int | float | bool | None
 
 
 class Mark(NamedTuple):
@@ -28,7 +28,7 @@ class Mark(NamedTuple):
 START = Mark(0, b"")
 
 
-_FIELD_TYPES = frozenset({str, int, bool, type(None)})
+_FIELD_TYPES = frozenset({str, int, float, bool, type(None)})
 
 
 def _check_fields(fields: Mapping[str, object]) -> None:

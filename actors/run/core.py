@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
 from actors.decider import Decider
 from actors.errors import AnsweredOtherwise, Fenced, Invalid, NoSuchQuestion, NotNow
@@ -78,7 +78,7 @@ class Run:
     exports: int = 0
     marked: tuple[int, ...] = ()
     open_questions: frozenset[str] = frozenset()
-    answers: Mapping[str, object] = field(default_factory=dict)
+    answers: Mapping[str, Any] = field(default_factory=dict)
     children: tuple[str, ...] = ()
     asleep_until: int = 0
     error: RunError | None = None
@@ -319,8 +319,8 @@ def _over(run: Run, event: RunEnded) -> Run:
 
 
 def describe(before: Run | None, after: Run) -> dict[str, FieldValue]:
-    """Give the fields that followers of runs filter by: whose it is, and where it stands now."""
-    return {
+    """Give what followers of runs filter by and show: whose it is, and where it stands now."""
+    fields: dict[str, FieldValue] = {
         "tenant": after.created.tenant,
         "plugin_id": after.created.plugin_id,
         "entry_id": after.created.entry_id,
@@ -328,9 +328,13 @@ def describe(before: Run | None, after: Run) -> dict[str, FieldValue]:
         "status": after.status.value,
         "changed": before is None or before.status is not after.status,
     }
+    if after.progress is not None:
+        fields["progress"] = after.progress
+    return fields
 
 
 RUN: Final = Decider(
+    state=Run,
     initial=None,
     decide=decide,
     evolve=evolve,

@@ -69,6 +69,7 @@ def evolve(total: int | None, event: Counted) -> int:
 
 
 COUNTER: Decider[int, Count, Counted] = Decider(
+    state=int,
     initial=0,
     decide=decide,
     evolve=evolve,

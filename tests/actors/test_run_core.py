@@ -341,3 +341,4 @@ def test_no_sequence_of_commands_breaks_the_machine(commands: list[RunCommand]) 
             run = after
             ends += isinstance(event, RunEnded)
     assert ends == run.status.is_terminal
+    assert RUN.thaw(RUN.freeze(run)) == run

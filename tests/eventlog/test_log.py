@@ -11,11 +11,13 @@ from trio.testing import MockClock
 from eventlog import (
     START,
     Append,
+    EventLog,
     InvalidCursor,
     Mark,
     MemorySnapshots,
     MemoryStore,
     RealEnv,
+    Record,
     Snapshot,
     SnapshotFile,
     SqliteStore,
@@ -147,6 +149,19 @@ def make_snapshots(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[
     return make
 
 
+async def snapshot_of(
+    log: EventLog, stream: str, fold: str, at: Mark | None = None
+) -> tuple[bytes, int] | None:
+    """The state that a stream would be folded from, and the version it is of."""
+    state, page = await log.read_from_snapshot(stream, fold, at=at)
+    return None if state is None else (state, page.records[0].version)
+
+
+async def save(log: EventLog, record: Record, fold: str, state: bytes) -> None:
+    """Keep a state up to a record."""
+    await log.save_snapshot(record.stream, record.version, record.event_id, fold=fold, state=state)
+
+
 async def test_a_snapshot_is_found_for_its_stream_and_fold(
     autojump_clock: MockClock,
     env: SteadyEnv,
@@ -156,18 +171,14 @@ async def test_a_snapshot_is_found_for_its_stream_and_fold(
     """The newest one at or before the place asked for; another fold finds nothing."""
     records = filled.read_stream("run/1", 0, Bounds()).records
     async with open_log(env, filled, snapshots=make_snapshots()) as log:
-        assert await log.load_snapshot("run/1", "fold-1") is None
+        assert await snapshot_of(log, "run/1", "fold-1") is None
         for version in (2, 5):
-            await log.save_snapshot(records[version - 1], "fold-1", b"state %d" % version)
-        found = await log.load_snapshot("run/1", "fold-1")
-        assert found is not None
-        assert (found.version, found.state) == (5, b"state 5")
-        earlier = await log.load_snapshot("run/1", "fold-1", at=records[3].mark)
-        assert earlier is not None
-        assert earlier.version == 2
-        assert await log.load_snapshot("run/1", "fold-1", at=records[0].mark) is None
-        assert await log.load_snapshot("run/1", "fold-2") is None
-        assert await log.load_snapshot("run/2", "fold-1") is None
+            await save(log, records[version - 1], "fold-1", b"state %d" % version)
+        assert await snapshot_of(log, "run/1", "fold-1") == (b"state 5", 5)
+        assert await snapshot_of(log, "run/1", "fold-1", records[3].mark) == (b"state 2", 2)
+        assert await snapshot_of(log, "run/1", "fold-1", records[0].mark) is None
+        assert await snapshot_of(log, "run/1", "fold-2") is None
+        assert await snapshot_of(log, "run/2", "fold-1") is None
 
 
 async def test_a_snapshot_of_another_history_is_ignored(
@@ -180,7 +191,7 @@ async def test_a_snapshot_of_another_history_is_ignored(
     snapshots = make_snapshots()
     record = filled.read_stream("run/1", 0, Bounds()).records[4]
     async with open_log(env, filled, snapshots=snapshots) as log:
-        await log.save_snapshot(record, "fold-1", b"state")
+        await save(log, record, "fold-1", b"state")
     restored = MemoryStore("f" * 16)
     restored.commit(filled.read_all(0, Bounds()).records)
     other = MemoryStore(filled.generation)
@@ -189,7 +200,7 @@ async def test_a_snapshot_of_another_history_is_ignored(
     shorter.commit([example_record(1, "run/1", scope="session/0")])
     for store in (restored, other, shorter):
         async with open_log(env, store, snapshots=snapshots) as log:
-            assert await log.load_snapshot("run/1", "fold-1") is None
+            assert await snapshot_of(log, "run/1", "fold-1") is None
 
 
 async def test_only_a_few_snapshots_are_kept(make_snapshots: Callable[[], Snapshots]) -> None:
@@ -201,7 +212,7 @@ async def test_only_a_few_snapshots_are_kept(make_snapshots: Callable[[], Snapsh
     snapshots = make_snapshots()
     async with open_log(env, store, snapshots=snapshots) as log:
         for record in store.read_all(0, Bounds()).records:
-            await log.save_snapshot(record, "fold-1", b"")
+            await save(log, record, "fold-1", b"")
     kept = [
         n
         for n in range(1, 11)
@@ -221,14 +232,12 @@ async def test_a_restored_log_makes_snapshots_of_its_own(
     records = filled.read_stream("run/1", 0, Bounds()).records
     async with open_log(env, filled, snapshots=snapshots) as log:
         for record in records:
-            await log.save_snapshot(record, "fold-1", b"old")
+            await save(log, record, "fold-1", b"old")
     restored = MemoryStore("f" * 16)
     restored.commit(filled.read_all(0, Bounds()).records)
     async with open_log(env, restored, snapshots=snapshots) as log:
-        await log.save_snapshot(records[1], "fold-1", b"new")
-        found = await log.load_snapshot("run/1", "fold-1")
-        assert found is not None
-        assert (found.version, found.state) == (2, b"new")
+        await save(log, records[1], "fold-1", b"new")
+        assert await snapshot_of(log, "run/1", "fold-1") == (b"new", 2)
 
 
 async def test_two_folds_of_one_stream_do_not_evict_each_other(
@@ -240,10 +249,10 @@ async def test_two_folds_of_one_stream_do_not_evict_each_other(
     """Each projection has its own snapshots."""
     records = filled.read_stream("run/1", 0, Bounds()).records
     async with open_log(env, filled, snapshots=make_snapshots()) as log:
-        await log.save_snapshot(records[1], "fold-a", b"a")
-        await log.save_snapshot(records[2], "fold-b", b"b")
-        assert (await log.load_snapshot("run/1", "fold-a")) is not None
-        assert (await log.load_snapshot("run/1", "fold-b")) is not None
+        await save(log, records[1], "fold-a", b"a")
+        await save(log, records[2], "fold-b", b"b")
+        assert (await snapshot_of(log, "run/1", "fold-a")) is not None
+        assert (await snapshot_of(log, "run/1", "fold-b")) is not None
 
 
 def test_snapshots_are_saved_from_several_threads(make_snapshots: Callable[[], Snapshots]) -> None:

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+from hashlib import blake2b
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from actors import mailbox
+from actors.folding import fold_rest, fold_stream
+from actors.run.core import FOLD, RUN
+from actors.run.events import Answered, ProgressReported, StageChanged
+from actors.testing import given
+from eventlog import EventLog, MemoryStore, open_log
+from eventlog.store import Bounds, StoredPage
+from tests.actors.test_mailbox import COUNTER, Count, World, world
+from tests.actors.test_run_core import ASKED, CANCELING, CREATED, STARTED, export
+from tests.eventlog.conftest import SteadyEnv
+
+RICH = given(
+    RUN,
+    CREATED,
+    STARTED,
+    ProgressReported(progress=0.5, message="half", at=3),
+    StageChanged(stage="s", message=None, at=3),
+    export(),
+    ASKED,
+    Answered(question_id="q", answer={"yes": b"1"}, by="b", at=3),
+    CANCELING,
+).state
+# What a fold makes of that history. A fold that gives something else needs another name.
+FROZEN = {"run-1": "9fd3338064e718ab"}
+
+
+class Watched(MemoryStore):
+    """A store that counts what is read of streams."""
+
+    read = 0
+
+    def read_stream(self, stream: str, after_version: int, bounds: Bounds) -> StoredPage:
+        """Read, and count."""
+        page = super().read_stream(stream, after_version, bounds)
+        self.read += len(page.records)
+        return page
+
+
+async def counted(w: World, times: int) -> None:
+    """Let the actor count, one event at a time."""
+    for _ in range(times):
+        await w.actor.ask(Count())
+
+
+async def reads(log: EventLog) -> int:
+    """How many records a fold of the counter reads."""
+    store = log.store
+    assert isinstance(store, Watched)
+    store.read = 0
+    await fold_stream(log, COUNTER, "counter/1")
+    return store.read
+
+
+@pytest.fixture
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep a snapshot every tenth event."""
+    monkeypatch.setattr(mailbox, "SNAPSHOT_EVERY", 10)
+
+
+@pytest.mark.usefixtures("_often")
+async def test_a_long_stream_is_folded_from_its_snapshot(autojump_clock: MockClock) -> None:
+    """A successor reads what came after the newest snapshot and knows all that was before."""
+    async with world(Watched()) as w:
+        await counted(w, 8)
+        assert await reads(w.log) == 9
+        await counted(w, 4)  # the first of them makes a snapshot
+        assert await reads(w.log) == 4  # its record, and three after it
+        w.actor.leave()
+        w.start()
+        assert (await w.actor.ask(Count(5))).state == 18
+        await counted(w, 10)
+        assert await reads(w.log) < 10
+
+
+@pytest.mark.usefixtures("_often")
+async def test_who_folds_a_long_stream_spares_the_next_one_the_work(
+    autojump_clock: MockClock,
+) -> None:
+    """A snapshot is also made by an actor that found none."""
+    store = Watched()
+    async with world(store) as w:
+        await counted(w, 30)
+    env = SteadyEnv()
+    async with open_log(env, store) as log, trio.open_nursery() as nursery:
+        assert await reads(log) == 31
+        later = World(log, store, env, nursery)
+        later.start()
+        await later.actor.look()
+        assert await reads(log) == 1
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.usefixtures("_often")
+async def test_every_past_state_is_a_fold_that_stops_earlier(autojump_clock: MockClock) -> None:
+    """At each record's place, snapshot or not, the state is what it was then."""
+    async with world() as w:
+        await counted(w, 35)
+        for record in w.stored:
+            folded = await fold_stream(w.log, COUNTER, "counter/1", at=record.mark)
+            assert folded is not None
+            assert (folded.state, folded.version) == (record.version, record.version)
+            assert (folded.mark, folded.commit_time) == (record.mark, record.commit_time)
+
+
+@pytest.mark.usefixtures("_often")
+async def test_a_snapshot_that_cannot_be_read_is_passed_over(autojump_clock: MockClock) -> None:
+    """It is a cache: what it holds is in the log as well."""
+    async with world(Watched()) as w:
+        await counted(w, 12)
+        last = w.stored[-1]
+        for state in (b"\xff", b"\x61x"):  # no CBOR at all; a text where a number should be
+            await w.log.save_snapshot(
+                "counter/1", last.version, last.event_id, fold=COUNTER.fold, state=state
+            )
+            assert await reads(w.log) == 1 + 13
+
+
+async def test_a_stream_that_does_not_exist_folds_to_nothing(autojump_clock: MockClock) -> None:
+    """Neither now nor before its first event."""
+    async with world() as w:
+        assert await fold_stream(w.log, COUNTER, "counter/2") is None
+        assert await fold_rest(w.log, COUNTER, "counter/2", None) is None
+        (first,) = w.store.read_all(0, Bounds()).records
+        assert await fold_stream(w.log, COUNTER, "counter/1", at=first.mark) is not None
+
+
+def test_a_state_is_the_same_after_freezing() -> None:
+    """Everything a run knows survives a snapshot."""
+    assert RUN.thaw(RUN.freeze(RICH)) == RICH
+
+
+def test_a_changed_fold_has_another_name() -> None:
+    """A snapshot made by other rules is never used: whoever changes the state renames the fold."""
+    digest = blake2b(RUN.freeze(RICH), digest_size=8).hexdigest()
+    assert {FOLD: digest} == FROZEN
