@@ -20,26 +20,26 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from actors.run.events import RUN_EVENTS, Answered, QuestionAsked, StepRecorded
-from actors.run.views import RunRecord
+from actors.run.views import ExportItem, RunRecord
 from eventlog.errors import LogClosed
 from eventlog.filter import Filter
 from eventlog.log import EventLog, open_log
 from eventlog.memory import MemoryStore
 from eventlog.simulation import Dead, SimEnv, simulate
 from eventlog.store import Bounds
-from runtime.catalogue import Catalogue
 from runtime.directory import Directory
-from runtime.host import Host, stream_of
+from runtime.host import stream_of
+from runtime.node import open_node
 from runtime.plugin import declared
 from runtime.principal import LOCAL
 from runtime.requests import AnswerRun, CreateRun, ExportRun, GetRun
-from runtime.service import Runs
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Sequence
 
     from eventlog.record import Record
+    from runtime.runs import Runs
 
 WEEK: Final = 7 * 24 * 3600.0
 _EVERYTHING: Final = Bounds(records=1 << 30, bytes=1 << 40)
@@ -50,7 +50,7 @@ class Ran:
     """What became of a run."""
 
     record: RunRecord
-    items: list[dict[str, Any]]
+    items: list[ExportItem]
     lives: int  # how many processes it took
 
 
@@ -124,17 +124,16 @@ async def _live_once(script: _Script, store: _Store, env: SimEnv, life: int) -> 
     try:
         async with trio.open_nursery() as process:
             process.start_soon(_end_when_dead, env, process.cancel_scope)
-            async with open_log(env, store) as log, trio.open_nursery() as nursery:
-                host = Host(env, log, {(made := declared(script.plugin)).id: made})
-                await nursery.start(host.run)
-                catalogue = Catalogue(log, directory)
-                await nursery.start(catalogue.run)
-                await host.recover(catalogue.open_runs)
-                runs = Runs(host, catalogue)
-                run_id = await _begin(script, store, runs, made.id)
-                nursery.start_soon(_answer_questions, script, log, runs, run_id)
-                await host.end_of(run_id)
-                ran.append(await _result(runs, run_id, life))
+            plugin = declared(script.plugin)
+            async with (
+                open_log(env, store) as log,
+                open_node(log, {plugin.id: plugin}, directory) as node,
+                trio.open_nursery() as nursery,
+            ):
+                run_id = await _begin(script, store, node.runs, plugin.id)
+                nursery.start_soon(_answer_questions, script, log, node.runs, run_id)
+                await node.host.end_of(run_id)
+                ran.append(await _result(node.runs, run_id, life))
                 nursery.cancel_scope.cancel()
             process.cancel_scope.cancel()
     except* (Dead, LogClosed):
@@ -185,7 +184,7 @@ async def _answer_questions(script: _Script, log: EventLog, runs: Runs, run_id: 
 
 async def _result(runs: Runs, run_id: str, life: int) -> Ran:
     record = (await runs.get(LOCAL, GetRun(run_id=run_id)))["run"]
-    items: list[dict[str, Any]] = []
+    items: list[ExportItem] = []
     after = None
     while True:
         page = await runs.export(LOCAL, ExportRun(run_id=run_id, after=after, limit=500))

@@ -1,8 +1,7 @@
 """The catalogue of runs: the directory, kept up to date with the log.
 
 A list is true at a cursor: it waits until the projection has come to the head of the log as it was
-when the question arrived. A process beside a stopped server takes the missing tail into a copy in
-memory and leaves the file alone.
+when the question arrived.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from eventlog.cursor import check_of
 from eventlog.filter import Filter
 from eventlog.follow import FollowLimits
 from eventlog.record import START, Mark
@@ -68,16 +66,11 @@ class Catalogue:
 
     async def _place(self) -> Mark:
         """Find where the directory stands in this log; start anew if it does not fit."""
-        place = await self._log.in_thread(self._directory.place, self._log.generation)
-        if place is not None:
-            position, check = place
-            mark = await self._log.in_thread(self._log.store.mark_at, position)
-            if position == 0:
-                mark = START
-            if mark is not None and check_of(mark.event_id) == check:
-                return mark
-        await self._log.in_thread(self._directory.start_anew)
-        return START
+        mark = await self._log.in_thread(self._directory.place, self._log.store)
+        if mark is None:
+            await self._log.in_thread(self._directory.start_anew)
+            return START
+        return mark
 
     async def list(
         self,

@@ -167,8 +167,16 @@ class Creation:
             task_id=request.task_id,
             trace_id=request.trace_id,
             idempotency_key=request.idempotency_key,
-            timeout=request.timeout if request.timeout is not None else entry.timeout,
+            timeout=self._timeout(request, entry),
         )
+
+    def _timeout(self, request: CreateRun, entry: Entry) -> float | None:
+        """Give the time that a run may take: what was asked for, up to what is allowed."""
+        asked = request.timeout if request.timeout is not None else entry.timeout
+        longest = self._host.limits.timeout
+        if asked is None or longest is None:
+            return asked if longest is None else longest
+        return min(asked, longest)
 
     async def retry(self, principal: Principal, parent: Run) -> Folded[Run]:
         """Create the next attempt of what has ended."""

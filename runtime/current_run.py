@@ -10,6 +10,7 @@ from __future__ import annotations
 import traceback
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
+from actors.errors import Invalid
 from actors.run.events import (
     ChildStarted,
     QuestionAsked,
@@ -20,7 +21,7 @@ from actors.run.events import (
     StepRecorded,
 )
 from actors.run.history import NOT_RECORDED
-from actors.run.views import export_item_id
+from actors.run.views import export_item_id, item_number
 from eventlog import cbor
 from eventlog.errors import CodecError
 from runtime.contract import ONCE, PluginError, Retry, RunCancelled, StepError
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 INPUT_REQUIRED: Final = "input_required"
+EXPORT_URL: Final = "perdure:export/"  # and the id of an item
 _NANOSECONDS: Final = 1_000_000_000
 
 
@@ -98,6 +100,18 @@ class CurrentRun:
         """Export a JSON value; give the item's id."""
         return await self._export("json", value, description, more)
 
+    async def export_id(self, ref: str, description: str | None = None, **more: Any) -> str:
+        """Export a reference to an item that exists, of any run of the same owner.
+
+        Nothing is copied: the new item is a url that names the other.
+        """
+        if not await self._execution.has_export(ref):
+            raise PluginError(
+                "VALIDATION_ERROR", f"{ref!r} is no export that this run may refer to"
+            )
+        more["metadata"] = {**(more.get("metadata") or {}), "ref": ref}
+        return await self._export("url", f"{EXPORT_URL}{ref}", description, more)
+
     async def _export(
         self,
         kind: str,
@@ -118,10 +132,10 @@ class CurrentRun:
         self._execution.something_waits()
 
     def _number(self, item: str) -> int:
-        run_id, _, number = item.rpartition(".")
-        if run_id != self.id or not number.isdigit():
+        named = item_number(item)
+        if named is None or named[0] != self.id:
             raise PluginError("VALIDATION_ERROR", f"{item!r} is not an export of this run")
-        return int(number)
+        return named[1]
 
     # Durable steps
 
@@ -245,6 +259,8 @@ class CurrentRun:
 
 def error_of(error: BaseException) -> RunError:
     """Turn an exception of an entry into the error of its run."""
+    if isinstance(error, Invalid):
+        return RunError(code="VALIDATION_ERROR", message=str(error))
     if isinstance(error, PluginError):
         return RunError(
             code=error.code,

@@ -4,11 +4,15 @@ A projection of the log in a file of its own, outside the log's commits. It may 
 away: its place mark says up to which record it has come and of which log, and one that does not fit
 is rebuilt from the beginning. Statuses are kept as intervals of positions, so a list of the past is
 the same query with a position.
+
+Beside the process that keeps the file, or after it, ``read_directory`` opens it without touching
+it: what it lacks is folded into tables in memory that lie over those of the file.
 """
 
 from __future__ import annotations
 
 import sqlite3
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -16,12 +20,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from actors.run.events import RUN_EVENTS, RunCreated
 from actors.run.status import TERMINAL
 from eventlog.cursor import check_of
+from eventlog.record import START
+from eventlog.store import Bounds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from eventlog.record import Mark, Record
+    from eventlog.store import Store, StoredPage
 
 FORMAT: Final = 1
 MAX_PAGE: Final = 500
@@ -51,10 +58,23 @@ _SCHEMA: Final = (
     "CREATE INDEX runs_by_root ON runs (root_run_id, position)",
     f"PRAGMA user_version = {FORMAT}",
 )
-_INSERT_RUN: Final = "INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-# The only thing put into these statements is a number of ours.
-_END_INTERVAL: Final = f"UPDATE intervals SET ends = ? WHERE run_id = ? AND ends = {_OPEN}"  # noqa: S608
-_BEGIN_INTERVAL: Final = f"INSERT OR IGNORE INTO intervals VALUES (?, ?, ?, {_OPEN})"  # noqa: S608
+# Over a file that is only read: tables of the same shape in memory, and views that show both. The
+# last interval of a run in the file ends where the first new one begins.
+_OVERLAY: Final = (
+    "CREATE TEMP TABLE new_runs AS SELECT * FROM main.runs LIMIT 0",
+    "CREATE TEMP TABLE new_intervals AS SELECT * FROM main.intervals LIMIT 0",
+    "CREATE UNIQUE INDEX temp.new_runs_by_id ON new_runs (run_id)",
+    "CREATE UNIQUE INDEX temp.new_runs_by_position ON new_runs (position)",
+    "CREATE UNIQUE INDEX temp.new_intervals_by_run ON new_intervals (run_id, begins)",
+    "CREATE TEMP VIEW runs AS SELECT * FROM main.runs UNION ALL SELECT * FROM new_runs",
+    f"""
+    CREATE TEMP VIEW intervals AS
+    SELECT run_id, status, begins, CASE WHEN ends = {_OPEN} THEN ifnull(
+        (SELECT min(n.begins) FROM new_intervals n WHERE n.run_id = i.run_id), ends)
+        ELSE ends END AS ends
+    FROM main.intervals i UNION ALL SELECT * FROM new_intervals
+    """,  # noqa: S608 - a number of ours
+)
 _COLUMNS: Final = ("plugin_id", "entry_id", "task_id", "session_id", "root_run_id", "tenant")
 
 
@@ -86,6 +106,7 @@ class Directory:
     def __init__(self, path: Path | str) -> None:
         """Open the file, or make it. A damaged or foreign one is started anew."""
         self._lock = Lock()
+        self._new = ""  # the tables that are written
         try:
             self._database = _open(path)
         except sqlite3.DatabaseError:
@@ -100,13 +121,15 @@ class Directory:
 
     # Its place in the log
 
-    def place(self, generation: str) -> tuple[int, bytes] | None:
-        """Give position and event check of the last record taken in, if it is of this log."""
+    def place(self, store: Store) -> Mark | None:
+        """Give the last record taken in, if this is a directory of that log."""
         with self._lock:
             row = self._database.execute("SELECT * FROM place").fetchone()
-        if row is None or row[0] != generation:
+        if row is None or row[0] != store.generation:
             return None
-        return row[1], row[2]
+        _, position, check = row
+        mark = store.mark_at(position) if position else START
+        return mark if mark is not None and check_of(mark.event_id) == check else None
 
     def start_anew(self) -> None:
         """Forget everything."""
@@ -143,14 +166,19 @@ class Directory:
                 created.session_id,
                 created.root_run_id,
             )
-            self._database.execute(_INSERT_RUN, row)
+            self._write("INSERT OR IGNORE INTO {}runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
         known = self._database.execute(
             "SELECT max(begins) FROM intervals WHERE run_id = ?", (run_id,)
         ).fetchone()[0]
         if known is not None and known >= record.position:
             return
-        self._database.execute(_END_INTERVAL, (record.position, run_id))
-        self._database.execute(_BEGIN_INTERVAL, (run_id, fields["status"], record.position))
+        ending = "UPDATE {}intervals SET ends = ? WHERE run_id = ? AND ends = ?"
+        self._write(ending, (record.position, run_id, _OPEN))
+        beginning = "INSERT OR IGNORE INTO {}intervals VALUES (?, ?, ?, ?)"
+        self._write(beginning, (run_id, fields["status"], record.position, _OPEN))
+
+    def _write(self, statement: str, values: tuple[Any, ...]) -> None:
+        self._database.execute(statement.format(self._new), values)
 
     # Questions
 
@@ -211,15 +239,69 @@ class Directory:
         return [*runs, *intervals]
 
 
-def _make_tables(database: sqlite3.Connection) -> None:
+class _Overlay(Directory):
+    """A directory that somebody else keeps, at one moment, with newer records over it."""
+
+    def __init__(self, path: Path) -> None:
+        self._lock = Lock()
+        self._new = "new_"
+        self._database = sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode=ro",
+            uri=True,
+            check_same_thread=False,
+            isolation_level=None,
+        )
+        try:
+            for statement in _OVERLAY if _has_tables(self._database) else ():
+                self._database.execute(statement)
+            self._database.execute("BEGIN")  # from here on the file stands still
+        except BaseException:
+            self._database.close()
+            raise
+
+    def lay_over(self, records: Iterable[Record]) -> None:
+        """Take in records that the file does not have."""
+        for record in records:
+            self._take_in(record)
+
+
+def read_directory(path: Path, store: Store) -> Directory:
+    """Open a directory beside whoever keeps it, with all that the log holds; write nothing.
+
+    A file that is missing, damaged or of another log is passed over, and the log folded from its
+    beginning.
+    """
+    overlay: _Overlay | None = None
+    with suppress(sqlite3.Error):
+        overlay = _Overlay(path)
+        mark = overlay.place(store)
+        if mark is not None:
+            for page in _pages(store, mark.position):
+                overlay.lay_over(page.records)
+            return overlay
+    if overlay is not None:
+        overlay.close()
+    directory = Directory(":memory:")
+    for page in _pages(store, 0):
+        directory.take_in(page.records, store.generation, page.head)
+    return directory
+
+
+def _pages(store: Store, position: int) -> Iterator[StoredPage]:
+    while True:
+        page = store.read_all(position, Bounds())
+        yield page
+        if not page.more:
+            return
+        position = page.records[-1].position
+
+
+def _has_tables(database: sqlite3.Connection) -> bool:
+    """Tell a directory from an empty file; raise if it is of another format."""
     (version,) = database.execute("PRAGMA user_version").fetchone()
-    if version == FORMAT:
-        return
-    if version:
+    if version not in {0, FORMAT}:
         raise sqlite3.DatabaseError(f"a directory of format {version}")
-    with database:
-        for statement in _SCHEMA:
-            database.execute(statement)
+    return bool(version)
 
 
 def _open(path: Path | str) -> sqlite3.Connection:
@@ -227,7 +309,10 @@ def _open(path: Path | str) -> sqlite3.Connection:
     try:
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = NORMAL")
-        _make_tables(database)
+        if not _has_tables(database):
+            with database:
+                for statement in _SCHEMA:
+                    database.execute(statement)
     except BaseException:
         database.close()
         raise

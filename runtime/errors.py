@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from actors.errors import AnsweredOtherwise, Invalid, NoSuchQuestion, NotNow
 from actors.mailbox import NoSuchActor
-from eventlog.errors import Conflict, InvalidCursor, Unavailable
+from eventlog.errors import Conflict, InvalidCursor, LogClosed, OutcomeUnknown, Unavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,11 @@ ERRORS: Final = {
         409, retriable=False, meaning="the key stands for another request"
     ),
     "CONFLICT": ErrorKind(409, retriable=True, meaning="somebody else was faster; try again"),
+    "PERMISSION_DENIED": ErrorKind(403, retriable=False, meaning="not yours to ask for"),
     "OVERLOADED": ErrorKind(503, retriable=True, meaning="too much is waiting; try again later"),
+    "UNAVAILABLE": ErrorKind(
+        503, retriable=True, meaning="going down or not up; ask again, with the same key"
+    ),
     "INTERNAL": ErrorKind(500, retriable=True, meaning="our fault; the log has more"),
 }
 
@@ -53,7 +57,7 @@ class OperationError(Exception):
         return ERRORS[self.code]
 
 
-def translated(error: Exception) -> OperationError:  # noqa: PLR0911 - a table, one row each
+def translated(error: Exception) -> OperationError:  # noqa: C901, PLR0911 - a table, one row each
     """Give the error of the table for an error from below."""
     match error:
         case OperationError():
@@ -74,5 +78,9 @@ def translated(error: Exception) -> OperationError:  # noqa: PLR0911 - a table, 
             return OperationError("OVERLOADED", str(error))
         case Conflict():
             return OperationError("CONFLICT", str(error))
+        case OutcomeUnknown():
+            return OperationError("UNAVAILABLE", "whether it was done is not known; look again")
+        case LogClosed():
+            return OperationError("UNAVAILABLE", "this process is going down; ask again soon")
         case _:
             return OperationError("INTERNAL", "something went wrong here; it was logged")

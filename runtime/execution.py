@@ -18,6 +18,7 @@ from actors.run.core import canceled, timed_out
 from actors.run.events import RunError
 from actors.run.outbox import Outbox
 from actors.run.status import CancelIntent, CancelMode, Outcome
+from actors.run.views import item_number
 from eventlog import cbor
 from eventlog.errors import CodecError
 from runtime.contract import PluginError, RunCancelled, RunContext
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from actors.run.history import History
     from eventlog.append import StreamWrite
     from eventlog.env import Env
+    from runtime.host import HostLimits
     from runtime.plugin import Entry
 
 FLUSH_AFTER: Final = 0.05  # seconds an output waits for company
@@ -43,12 +45,15 @@ class Desk(Protocol):
     """What an execution needs of its host."""
 
     env: Env
-    cancel_grace: float
+    limits: HostLimits
 
     async def ask(
         self, run_id: str, command: RunCommand, *, also: Sequence[StreamWrite] = ()
     ) -> Folded[Run]:
         """Ask the run's actor."""
+
+    async def has_export(self, owner: Run, item_id: str) -> bool:
+        """Tell whether an item exists and belongs to the same owner."""
 
     async def start_child(
         self,
@@ -79,7 +84,7 @@ class Execution:
         self._desk = desk
         self._entry = entry
         self._started_at = self.run.started_at or 0
-        self.outbox = Outbox(history, self._started_at)
+        self.outbox = Outbox(history, self._started_at, progress_items=desk.limits.progress_items)
         self._work = trio.CancelScope()
         self._handing_over = trio.StrictFIFOLock()
         self._changed = trio.Event()
@@ -209,7 +214,7 @@ class Execution:
         """Give the entry time to obey, then interrupt it, then end the run without it."""
         assert self.run.cancel is not None  # noqa: S101 - somebody asked
         for mode in (CancelMode.INTERRUPT, CancelMode.FORCE):
-            await self._desk.env.sleep(self._desk.cancel_grace)
+            await self._desk.env.sleep(self._desk.limits.cancel_grace)
             request = RequestCancel(by="host", mode=mode, at=self.now())
             await self._ask(request)
         with trio.CancelScope(shield=True):
@@ -250,6 +255,13 @@ class Execution:
         if not self._flushing and self._nursery is not None:
             self._flushing = True
             self._nursery.start_soon(self._flush)
+
+    async def has_export(self, item_id: str) -> bool:
+        """Tell whether an item exists that this run may refer to."""
+        named = item_number(item_id)
+        if named is not None and named[0] == self.run.created.run_id:
+            return named[1] <= self.outbox.exports
+        return await self._desk.has_export(self.run, item_id)
 
     async def room_for_exports(self) -> None:
         """Wait while too many exports are on their way."""

@@ -16,11 +16,13 @@ import trio
 
 from actors.errors import Fenced, NotNow
 from actors.folded import Folded
+from actors.mailbox import NoSuchActor
 from actors.run.commands import Activate, Finish, Recover, RequestCancel
 from actors.run.core import RUN
 from actors.run.events import RUN_EVENTS, RunCreated, RunError
 from actors.run.history import History
 from actors.run.status import CancelMode, Outcome
+from actors.run.views import item_number
 from eventlog.append import StreamWrite
 from eventlog.errors import LogClosed
 from eventlog.record import Metadata
@@ -42,15 +44,19 @@ if TYPE_CHECKING:
     OpenRuns = Callable[[int], Awaitable[Sequence[Listed]]]  # a page after a position
 
 CANCEL_GRACE: Final = 5.0  # seconds an entry gets to obey, and again after being interrupted
+SYNC_WAIT: Final = 30.0  # seconds that a caller who wants to wait for the end may wait
 DEFAULT_LIMIT: Final = 1000  # runs at once, on the whole host
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostLimits:
-    """How much runs at once, and how long an entry may take to obey."""
+    """How much runs at once, and how long things may take, in seconds."""
 
     runs: int = DEFAULT_LIMIT
     cancel_grace: float = CANCEL_GRACE
+    sync_wait: float = SYNC_WAIT
+    timeout: float | None = None  # the longest that any run may ask for
+    progress_items: bool = False  # whether progress is exported as well, for people who read along
 
 
 def stream_of(run_id: str) -> str:
@@ -73,8 +79,7 @@ class Host:
         self.env = env
         self.log = log
         self.plugins = plugins
-        self._limits = limits or HostLimits()
-        self.cancel_grace = self._limits.cancel_grace
+        self.limits = limits or HostLimits()
         self.name = str(env.new_id())
         self.runs: Registry[Run, RunCommand, RunEvent] = Registry(
             RUN, log=log, env=env, on_change=self._changed
@@ -164,8 +169,8 @@ class Host:
         for plugin_id in list(self._waiting):
             waiting = self._waiting[plugin_id]
             plugin = self.plugins.get(plugin_id)
-            limit = plugin.limit if plugin is not None and plugin.limit else self._limits.runs
-            while waiting and self._running[plugin_id] < limit and self.running < self._limits.runs:
+            limit = plugin.limit if plugin is not None and plugin.limit else self.limits.runs
+            while waiting and self._running[plugin_id] < limit and self.running < self.limits.runs:
                 self._running[plugin_id] += 1
                 self._nursery.start_soon(self._execute, waiting.popleft(), plugin_id)
             if not waiting:
@@ -267,6 +272,21 @@ class Host:
                 at=self.env.now(),
             )
             await self.ask(child, request)
+
+    async def has_export(self, owner: Run, item_id: str) -> bool:
+        """Tell whether an item exists and belongs to the same owner."""
+        named = item_number(item_id)
+        if named is None:
+            return False
+        try:
+            other = (await self.runs.look(stream_of(named[0]))).state
+        except NoSuchActor:
+            return False
+        same_owner = (other.created.tenant, other.created.principal) == (
+            owner.created.tenant,
+            owner.created.principal,
+        )
+        return same_owner and named[1] <= other.exports
 
     # Children
 

@@ -75,6 +75,7 @@ class Plugin:
     version: str
     entries: Mapping[str, Entry] = field(default_factory=dict)
     limit: int | None = None  # how many of its runs may run at once
+    description: str | None = None
 
 
 @overload
@@ -131,7 +132,13 @@ def declared(cls: type) -> Plugin:
             entries[made.id] = made
     if not entries:
         raise DeclarationError(f"plugin {plugin_id!r} ({cls.__qualname__}) has no @entry")
-    return Plugin(id=plugin_id, version=version, entries=entries, limit=limit)
+    return Plugin(
+        id=plugin_id,
+        version=version,
+        entries=entries,
+        limit=limit,
+        description=inspect.cleandoc(cls.__doc__) if cls.__doc__ else None,
+    )
 
 
 def _entry(entry_id: str, handler: Handler, options: EntryOptions) -> Entry:

@@ -1,9 +1,22 @@
-"""Who asks: every operation is somebody's."""
+"""Who asks, and what they may do: every operation is somebody's."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
+
+
+class Permission(StrEnum):
+    """What a principal can be allowed to do."""
+
+    READ = "read"  # look at runs, what they put out, and what can be run
+    RUN = "run"  # create runs, retry them, answer their questions
+    CANCEL = "cancel"  # ask runs to end
+    OPERATE = "operate"  # read the raw log, of all tenants
+
+
+EVERYTHING: Final = frozenset(Permission)
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,6 +25,7 @@ class Principal:
 
     tenant: str
     user: str
+    permissions: frozenset[Permission] = EVERYTHING
 
     def __str__(self) -> str:
         return f"{self.tenant}/{self.user}"

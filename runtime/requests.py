@@ -84,3 +84,25 @@ class ExportRun(Request):
     after: str | None = None  # an item's id
     limit: Limit = 100
     at: str | int | None = None
+
+
+class ListPlugins(Request):
+    """List what can be run."""
+
+
+class FollowLog(Request):
+    """Follow a channel from a cursor on.
+
+    ``runs`` are changes of runs, ``export`` what they put out, ``log`` the records themselves.
+    Without ``after``, ``runs`` begins with the runs that have not ended; the others begin with the
+    log. All that is stated must match; with ``status``, runs that enter one of these.
+    """
+
+    channel: Literal["runs", "export", "log"]
+    after: str | None = None
+    run_id: Name | None = None
+    task_id: Name | None = None
+    plugin_id: Name | None = None
+    entry_id: Name | None = None
+    status: list[RunStatus] | None = None
+    limit: Limit = 500  # events in a frame

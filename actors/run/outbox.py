@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from actors.run.events import Output
 
 WINDOW: Final = 100_000_000  # nanoseconds between two reports of one run, at least
+PROGRESS_ITEMS: Final = 500_000_000  # nanoseconds between two exports of progress, if wanted
 LONG_RUN: Final = 1000  # a run that has lasted long reports at most so often in its life
 MAX_LINES: Final = 200  # log lines that wait; more in one flush are dropped and counted
 MAX_LINE: Final = 2000  # characters of a log line
@@ -36,8 +37,13 @@ MAX_BYTES: Final = 256 << 10
 class Outbox:
     """Outputs that wait for the next flush."""
 
-    def __init__(self, history: History, started_at: int) -> None:
-        """Begin with what earlier activations recorded. Reports are muted until its last step."""
+    def __init__(self, history: History, started_at: int, *, progress_items: bool = False) -> None:
+        """Begin with what earlier activations recorded. Reports are muted until its last step.
+
+        With ``progress_items`` progress is exported too, now and then, for people who read along.
+        """
+        self._progress_items = progress_items
+        self._next_progress_item = 0
         self._history = history
         self._started_at = started_at
         self._progress: ProgressReported | None = None
@@ -119,6 +125,11 @@ class Outbox:
     # What leaves
 
     @property
+    def exports(self) -> int:
+        """How many items the run has put out, those that still wait here included."""
+        return self._exports
+
+    @property
     def is_full(self) -> bool:
         """Whether the entry has to wait before it exports more."""
         return len(self._items) >= MAX_ITEMS or self._bytes >= MAX_BYTES
@@ -134,10 +145,13 @@ class Outbox:
     def take(self, now: int, *, last: bool = False) -> tuple[Output, ...]:
         """Take what may leave now; with ``last``, everything."""
         taken: list[Output] = []
+        reporting = last or now >= self._next_report
+        if reporting and self._progress is not None:
+            self._export_progress(self._progress, now)
         if self._lines:
             taken.append(LogBatch(lines=tuple(self._lines), dropped=self._dropped, at=now))
         taken.extend(self._items)
-        if last or now >= self._next_report:
+        if reporting:
             reports = [report for report in (self._stage, self._progress) if report is not None]
             if reports:
                 taken.extend(reports)
@@ -146,3 +160,10 @@ class Outbox:
         self._lines, self._dropped = [], 0
         self._items, self._bytes = [], 0
         return tuple(taken)
+
+    def _export_progress(self, report: ProgressReported, now: int) -> None:
+        """Put progress among the items, if that is wanted and the last time is long ago."""
+        if self._progress_items and now >= self._next_progress_item:
+            self._next_progress_item = now + PROGRESS_ITEMS
+            text = report.message or f"{report.progress:.0%}"
+            self.export("text", text, now, metadata={"progress": report.progress})

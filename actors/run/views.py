@@ -7,15 +7,20 @@ epoch seconds with microseconds, as the Run protocol has them.
 from __future__ import annotations
 
 from base64 import b64encode
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, NotRequired, TypedDict, cast
 
+from actors.run.events import RUN_EVENTS, ProgressReported, RunCreated, StageChanged
 from actors.run.output import EXPORT_FIELDS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from actors.run.core import Run
     from actors.run.events import ExportAppended, RunError
+    from eventlog.record import Record
 
 _MICROSECOND: Final = 1000
+_REPORTS: Final = frozenset({ProgressReported.event_name, StageChanged.event_name})
 _DELTA_MESSAGE: Final = 160  # the record has all of it; a delta stays under 2 KiB in any script
 
 
@@ -65,15 +70,35 @@ class ExportRef(TypedDict):
 
 
 class RunDelta(TypedDict):
-    """A change of a run, small enough to send to everybody."""
+    """A change of a run, small enough to send to everybody.
 
-    op: str
+    ``stage`` and ``message`` are there when they are news.
+    """
+
+    op: Literal["add", "change"]
     run_id: str
     status: str
     progress: float | None
-    stage: str | None
-    message: str | None
     updated_at: float
+    stage: NotRequired[str]
+    message: NotRequired[str | None]
+
+
+class ExportItem(TypedDict):
+    """An output of a run. Of the content fields it has the one of its type."""
+
+    export_item_id: str
+    run_id: str
+    type: str
+    created_at: float
+    description: str | None
+    mime: str | None
+    metadata: dict[str, Any]
+    text: NotRequired[str]
+    url: NotRequired[str]
+    binary_url: NotRequired[str]
+    binary: NotRequired[str]
+    json: NotRequired[Any]
 
 
 def seconds(nanoseconds: int) -> float:
@@ -84,6 +109,14 @@ def seconds(nanoseconds: int) -> float:
 def export_item_id(run_id: str, number: int) -> str:
     """Name an item: unique everywhere, and in the order of the run."""
     return f"{run_id}.{number}"
+
+
+def item_number(item_id: str) -> tuple[str, int] | None:
+    """Give the run and the number that an item's id names, if it is one."""
+    run_id, _, number = item_id.rpartition(".")
+    if not run_id or not number.isascii() or not number.isdigit() or number.startswith("0"):
+        return None
+    return run_id, int(number)
 
 
 def record(run: Run, updated_at: int) -> RunRecord:
@@ -130,34 +163,81 @@ def error_view(error: RunError | None) -> ErrorView | None:
     }
 
 
-def delta(run: Run, updated_at: int, *, is_new: bool) -> RunDelta:
-    """Give the change that brought a run to where it is."""
-    return {
-        "op": "add" if is_new else "change",
+def delta(record: Record) -> RunDelta | None:
+    """Give the change that a record of a run brings, if it brings one that others see."""
+    fields = record.metadata.fields
+    is_report = record.name in _REPORTS
+    if not is_report and not fields.get("changed"):
+        return None
+    change: RunDelta = {
+        "op": "add" if record.name == RunCreated.event_name else "change",
+        "run_id": record.stream.removeprefix("run/"),
+        "status": str(fields["status"]),
+        "progress": cast("float | None", fields.get("progress")),
+        "updated_at": seconds(record.commit_time),
+    }
+    if is_report:
+        report: ProgressReported | StageChanged = RUN_EVENTS.decode(record)
+        change["message"] = _short(report.message)
+        if isinstance(report, StageChanged):
+            change["stage"] = report.stage
+    return change
+
+
+def addition(run: Run, updated_at: int) -> RunDelta:
+    """Give a run that exists already to somebody who has not heard of it."""
+    change: RunDelta = {
+        "op": "add",
         "run_id": run.created.run_id,
         "status": run.status.value,
         "progress": run.progress,
-        "stage": run.stage,
-        "message": None if run.message is None else run.message[:_DELTA_MESSAGE],
         "updated_at": seconds(updated_at),
     }
+    if run.stage is not None:
+        change["stage"] = run.stage
+    if run.message is not None:
+        change["message"] = _short(run.message)
+    return change
 
 
-def export_item(run_id: str, export: ExportAppended) -> dict[str, Any]:
+def thinned(deltas: Sequence[RunDelta]) -> list[RunDelta]:
+    """Keep the last progress and the last stage of each run, and every change of status.
+
+    Whoever lags behind is told where a run is, not each step of how it got there.
+    """
+    kept: list[RunDelta] = []
+    reported: set[tuple[str, bool]] = set()
+    for change in reversed(deltas):
+        if change["op"] == "change" and "message" in change:
+            report = (change["run_id"], "stage" in change)
+            if report in reported:
+                continue
+            reported.add(report)
+        kept.append(change)
+    kept.reverse()
+    return kept
+
+
+def export_item(run_id: str, export: ExportAppended) -> ExportItem:
     """Give an export item as the wire has it: its own content field and what describes it."""
     content = getattr(export, EXPORT_FIELDS[export.type])
     if isinstance(content, bytes):
         content = b64encode(content).decode("ascii")
-    return {
+    item = {
         "export_item_id": export_item_id(run_id, export.number),
         "run_id": run_id,
         "type": export.type,
         "created_at": seconds(export.at),
         "description": export.description,
-        EXPORT_FIELDS[export.type]: content,
         "mime": export.mime,
         "metadata": export.metadata or {},
+        EXPORT_FIELDS[export.type]: content,
     }
+    return cast("ExportItem", item)
+
+
+def _short(message: str | None) -> str | None:
+    return None if message is None else message[:_DELTA_MESSAGE]
 
 
 def _maybe_seconds(nanoseconds: int | None) -> float | None:

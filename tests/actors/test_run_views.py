@@ -7,7 +7,10 @@ import pytest
 
 from actors.run.core import RUN
 from actors.run.events import (
+    RUN_EVENTS,
+    Activated,
     ExportAppended,
+    LogBatch,
     ProgressReported,
     QuestionAsked,
     RunError,
@@ -15,8 +18,10 @@ from actors.run.events import (
     StageChanged,
 )
 from actors.run.status import Outcome, Status
-from actors.run.views import delta, export_item, record
-from tests.actors.test_run_core import CREATED, HISTORIES, SECOND, ended, export
+from actors.run.views import addition, delta, export_item, record, thinned
+from eventlog.record import Metadata, Record
+from eventlog.testing import example_record
+from tests.actors.test_run_core import CANCELING, CREATED, HISTORIES, SECOND, ended, export
 
 RUN_ID = CREATED.run_id
 
@@ -27,7 +32,7 @@ def folded(*history: RunEvent) -> Any:
 
 
 def test_a_new_record_has_every_field() -> None:
-    """All that the protocol names is there, null or default where nothing happened (R21 to R25)."""
+    """All fields of the protocol, null or default if nothing happened (R21, R23, R24, R25)."""
     assert record(folded(CREATED), 7 * SECOND) == {
         "run_id": RUN_ID,
         "plugin_id": "demo",
@@ -97,16 +102,83 @@ def test_times_are_epoch_seconds_to_the_microsecond() -> None:
     assert json.loads(json.dumps(shown)) == shown
 
 
+def records(*history: RunEvent) -> list[Record]:
+    """The records that a history makes."""
+    run, made = None, []
+    for number, event in enumerate(history, 1):
+        after = RUN.evolve(run, event)
+        new = RUN_EVENTS.encode(
+            event,
+            event_id=number.to_bytes(16, "big"),
+            event_time=event.at,
+            metadata=Metadata(fields=RUN.describe(run, after)),
+        )
+        example = example_record(number, f"run/{RUN_ID}", version=number)
+        made.append(
+            example._replace(name=new.name, body=new.body, meta=new.meta, commit_time=SECOND)
+        )
+        run = after
+    return made
+
+
+PROGRESS = ProgressReported(progress=0.4, message="\u4e16" * 4096, at=0)
+STAGE = StageChanged(stage="\u754c" * 64, message="\u4e16" * 4096, at=0)
+
+
 def test_a_delta_is_small_and_says_add_or_change() -> None:
-    """Everybody can be sent it (R36, R37)."""
-    progress = ProgressReported(progress=0.4, message="\u4e16" * 4096, at=0)
-    stage = StageChanged(stage="\u754c" * 64, message="\u4e16" * 4096, at=0)
-    run = folded(*HISTORIES[Status.RUNNING], progress, stage)
-    change = delta(run, SECOND, is_new=False)
-    assert (change["op"], change["run_id"], change["status"]) == ("change", RUN_ID, "running")
-    assert (change["progress"], change["updated_at"]) == (0.4, 1.0)
-    assert len(json.dumps(change)) < 2048
-    assert delta(folded(CREATED), 0, is_new=True)["op"] == "add"
+    """It has what everybody needs and can be sent to everybody (R36, R37)."""
+    changes = [delta(r) for r in records(*HISTORIES[Status.RUNNING], PROGRESS, STAGE)]
+    assert [change and change["op"] for change in changes] == ["add", "change", "change", "change"]
+    for change in changes:
+        assert change is not None
+        assert {"op", "run_id", "status", "progress", "updated_at"} <= change.keys()
+        assert change["run_id"] == RUN_ID
+        assert change["updated_at"] == 1.0
+        assert len(json.dumps(change)) < 2048
+    assert [change and change["status"] for change in changes] == ["queued", *["running"] * 3]
+    assert [change and change["progress"] for change in changes] == [None, None, 0.4, 0.4]
+    assert [change and change.get("stage") for change in changes] == [None, None, None, STAGE.stage]
+
+
+def test_what_nobody_sees_makes_no_delta() -> None:
+    """Steps, log lines and further activations change nothing that is shown."""
+    again = Activated(host="h", epoch=2, plugin_version="1", at=0)
+    lines = LogBatch(lines=(), dropped=0, at=0)
+    made = records(*HISTORIES[Status.RUNNING], lines, again, export(1))
+    assert [delta(r) for r in made[2:]] == [None, None, None]
+
+
+def test_an_addition_shows_a_run_as_it_stands() -> None:
+    """Whoever begins to follow sees what the last deltas would have told."""
+    run = folded(*HISTORIES[Status.RUNNING], PROGRESS, STAGE)
+    shown = addition(run, SECOND)
+    last = delta(records(*HISTORIES[Status.RUNNING], PROGRESS, STAGE)[-1])
+    assert last is not None
+    assert shown == last | {"op": "add"}
+    assert addition(folded(CREATED), 0).keys() == {
+        "op",
+        "run_id",
+        "status",
+        "progress",
+        "updated_at",
+    }
+
+
+def test_a_lagging_follower_gets_the_last_report_and_every_status() -> None:
+    """Reports in between are left out; nothing that changed a status is (R43)."""
+    half = ProgressReported(progress=0.5, message=None, at=0)
+    history = (*HISTORIES[Status.RUNNING], PROGRESS, STAGE, half, CANCELING, half, PROGRESS)
+    changes = [delta(r) for r in records(*history, ended(Outcome.CANCELED))]
+    kept = thinned([change for change in changes if change is not None])
+    assert [change["status"] for change in kept] == [
+        "queued",
+        "running",
+        "running",  # the stage
+        "cancel_requested",
+        "cancel_requested",  # the last progress
+        "canceled",
+    ]
+    assert kept[-1]["progress"] == 0.4
 
 
 def test_an_export_item_shows_its_own_content() -> None:

@@ -22,7 +22,7 @@ from runtime.host import Host
 from runtime.plugin import declared
 from runtime.principal import LOCAL
 from runtime.requests import CreateRun
-from runtime.service import Runs
+from runtime.runs import Runs
 from tests.crash.soundness import LOG_NAME
 from tests.crash.writing_child import end_with_standard_input
 

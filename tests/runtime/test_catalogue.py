@@ -12,7 +12,7 @@ from trio.testing import MockClock
 from actors.run.commands import RequestCancel
 from eventlog import Mark, MemoryStore
 from runtime.catalogue import Catalogue
-from runtime.directory import Directory, RunFilter
+from runtime.directory import Directory, RunFilter, read_directory
 from tests.runtime.world import World, world
 
 
@@ -114,7 +114,27 @@ async def test_a_restarted_catalogue_goes_on_and_a_rebuilt_one_is_the_same(
     fresh.close()
 
 
-@pytest.mark.parametrize("damage", ["other log", "other event", "rubbish", "other format"])
+DAMAGES = {
+    "other log": "UPDATE place SET generation = 'ffffffffffffffff'",
+    "other event": "UPDATE place SET event_check = x'00000000'",
+    "other format": "PRAGMA user_version = 99",
+}
+
+
+def spoil(path: Path, damage: str) -> None:
+    """Make a directory that does not fit its log, and that is wrong."""
+    if damage == "rubbish":
+        path.write_bytes(b"rubbish" * 1000)
+        for part in ("-wal", "-shm"):
+            path.with_name(path.name + part).unlink(missing_ok=True)
+        return
+    database = sqlite3.connect(path, isolation_level=None)
+    database.execute("UPDATE runs SET plugin_id = 'wrong'")
+    database.execute(DAMAGES[damage])
+    database.close()
+
+
+@pytest.mark.parametrize("damage", ["rubbish", *DAMAGES])
 async def test_a_directory_that_does_not_fit_is_rebuilt(
     autojump_clock: MockClock, tmp_path: Path, damage: str
 ) -> None:
@@ -124,22 +144,79 @@ async def test_a_directory_that_does_not_fit_is_rebuilt(
         run_id = await w.create("greet")
         await w.end(run_id)
         await ids(runs)
-    if damage == "rubbish":
-        path.write_bytes(b"rubbish" * 1000)
-        for part in ("-wal", "-shm"):
-            path.with_name(path.name + part).unlink(missing_ok=True)
-    else:
-        change = {
-            "other log": "UPDATE place SET generation = 'ffffffffffffffff'",
-            "other event": "UPDATE place SET event_check = x'00000000'",
-            "other format": "PRAGMA user_version = 99",
-        }[damage]
-        database = sqlite3.connect(path, isolation_level=None)
-        database.execute("UPDATE runs SET plugin_id = 'wrong'")
-        database.execute(change)
-        database.close()
+    spoil(path, damage)
     async with world(store) as w, catalogue(w, path) as runs:
         assert await ids(runs, plugin_id="test") == [run_id]
+
+
+# Beside a server, or after it
+
+
+async def left_behind(store: MemoryStore, path: Path) -> None:
+    """Leave a directory behind that lacks the last part of its log."""
+    async with world(store) as w:
+        async with catalogue(w, path) as runs:
+            open_runs = [await w.create("nap", seconds=seconds) for seconds in (5, 50, 5000)]
+            await w.end(await w.create("greet"))
+            assert len(await ids(runs)) == 4
+        await w.end(await w.create("fail"))
+        for run_id in open_runs[:2]:
+            await w.end(run_id)
+
+
+async def test_a_reader_takes_the_missing_tail_from_the_log(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    """At every place in the log it lists what a complete directory lists, and writes nothing."""
+    store, path = MemoryStore(), tmp_path / "runs.db"
+    await left_behind(store, path)
+    before = path.read_bytes()
+    with (
+        closing(read_directory(path, store)) as beside,
+        closing(read_directory(tmp_path / "none.db", store)) as complete,
+    ):
+        assert type(beside) is not type(complete)  # the file was of use
+        assert beside.dump() == complete.dump()
+        for position in range(1, store.head().position + 1):
+            for statuses in (None, frozenset({"running"}), frozenset({"succeeded", "failed"})):
+                listed = [
+                    directory.runs(RunFilter(statuses=statuses), before=None, at=position, limit=9)
+                    for directory in (beside, complete)
+                ]
+                assert listed[0] == listed[1]
+        assert beside.open_runs(0) == complete.open_runs(0) != []
+    assert path.read_bytes() == before
+    assert not (tmp_path / "none.db").exists()
+
+
+async def test_a_reader_sees_one_moment_while_the_file_goes_on(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    """What the keeper of the file writes later does not mix with what was laid over it."""
+    store, path = MemoryStore(), tmp_path / "runs.db"
+    await left_behind(store, path)
+    with closing(read_directory(path, store)) as beside:
+        rows = beside.dump()
+        async with world(store) as w, catalogue(w, path) as runs:
+            await ids(runs)
+        assert beside.dump() == rows
+
+
+@pytest.mark.parametrize("damage", ["rubbish", *DAMAGES])
+async def test_a_reader_passes_a_file_over_that_does_not_fit(
+    autojump_clock: MockClock, tmp_path: Path, damage: str
+) -> None:
+    """It folds the log from its beginning and leaves the file to whoever keeps it."""
+    store, path = MemoryStore(), tmp_path / "runs.db"
+    await left_behind(store, path)
+    spoil(path, damage)
+    before = path.read_bytes()
+    with (
+        closing(read_directory(path, store)) as beside,
+        closing(read_directory(tmp_path / "none.db", store)) as complete,
+    ):
+        assert beside.dump() == complete.dump()
+    assert path.read_bytes() == before
 
 
 async def test_open_runs_are_what_a_host_takes_up(autojump_clock: MockClock) -> None:

@@ -47,6 +47,7 @@ async def test_fail_fails_with_its_code(autojump_clock: MockClock) -> None:
     """As it was asked to."""
     async with service() as s:
         end = await s.finished(await start(s, "fail", code="MINE"))
+        assert end["error"] is not None
         assert end["error"]["code"] == "MINE"
 
 

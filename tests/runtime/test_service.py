@@ -10,6 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from actors.run.views import RunRecord
 from eventlog import InvalidCursor, MemoryStore
 from runtime.catalogue import Catalogue
 from runtime.directory import Directory
@@ -24,7 +25,7 @@ from runtime.requests import (
     ListRuns,
     RetryRun,
 )
-from runtime.service import Runs
+from runtime.runs import Runs
 from tests.runtime.world import World, world
 
 
@@ -33,17 +34,17 @@ class Service(Runs):
 
     world: World
 
-    async def start(self, entry_id: str, **more: Any) -> dict[str, Any]:
+    async def start(self, entry_id: str, **more: Any) -> RunRecord:
         """Create a run and give its record."""
         args = more.pop("args", {})
         request = CreateRun(plugin_id="test", entry_id=entry_id, args=args, **more)
-        return (await self.create(LOCAL, request))["run"]  # type: ignore[no-any-return]
+        return (await self.create(LOCAL, request))["run"]
 
-    async def read(self, run_id: str, at: str | int | None = None) -> dict[str, Any]:
+    async def read(self, run_id: str, at: str | int | None = None) -> RunRecord:
         """Read a run's record."""
-        return (await self.get(LOCAL, GetRun(run_id=run_id, at=at)))["run"]  # type: ignore[no-any-return]
+        return (await self.get(LOCAL, GetRun(run_id=run_id, at=at)))["run"]
 
-    async def finished(self, run_id: str) -> dict[str, Any]:
+    async def finished(self, run_id: str) -> RunRecord:
         """Wait for the end of a run and give its record."""
         await self.world.end(run_id)
         return await self.read(run_id)

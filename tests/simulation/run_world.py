@@ -26,7 +26,7 @@ from runtime.host import Host, HostLimits
 from runtime.plugin import declared
 from runtime.principal import LOCAL
 from runtime.requests import CancelRun, CreateRun, GetRun, RetryRun
-from runtime.service import Runs
+from runtime.runs import Runs
 from tests.simulation.disk import Disk, DiskView
 from tests.simulation.world import Violation, cancel_when, plan_crash
 
@@ -92,7 +92,7 @@ class RunWorld:
     canceled: set[str] = field(default_factory=set)
     calm: trio.Event = field(default_factory=trio.Event)
 
-    async def call(self, fn: Callable[[Runs], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+    async def call(self, fn: Callable[[Runs], Awaitable[Any]]) -> Any:
         """Ask the server until it answers; what a dead server says is not heard."""
         while True:
             server, env = self.server, self.env
@@ -102,10 +102,8 @@ class RunWorld:
                     return answer
             await trio.sleep(self.chance.choice([0, 0.05, 0.3]))
 
-    async def _try(
-        self, server: Runs, env: SimEnv, fn: Callable[[Runs], Awaitable[dict[str, Any]]]
-    ) -> dict[str, Any] | None:
-        answer: dict[str, Any] | None = None
+    async def _try(self, server: Runs, env: SimEnv, fn: Callable[[Runs], Awaitable[Any]]) -> Any:
+        answer: Any = None
         with trio.CancelScope() as scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(cancel_when, env.died, scope)

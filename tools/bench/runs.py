@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import time
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import trio
 
 from perdure import RunContext, entry, plugin
-from runtime.catalogue import Catalogue
 from runtime.directory import Directory
-from runtime.host import Host
+from runtime.node import open_node
 from runtime.plugin import declared
 from runtime.principal import LOCAL
 from runtime.requests import CreateRun
-from runtime.service import Runs
 from tools.bench.benchmark import Benchmark, Figure, Setting, Sides, Target
 from tools.bench.eventlog_append import append_alone
 from tools.bench.measure import Sample, Stopwatch, latencies
@@ -26,6 +24,9 @@ from tools.bench.workload import new_events, opened
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
+
+    from runtime.host import Host
+    from runtime.runs import Runs
 
 IN_FLIGHT: Final = 100
 _RUNS: Final = 2000
@@ -51,15 +52,12 @@ class Bench:
 @asynccontextmanager
 async def _service(path: Path) -> AsyncIterator[tuple[Host, Runs]]:
     """Open a log and everything above it."""
-    async with opened(path) as log, trio.open_nursery() as nursery:
-        host = Host(log.env, log, {"bench": declared(Bench)})
-        await nursery.start(host.run)
-        directory = Directory(path.with_name("runs.db"))
-        catalogue = Catalogue(log, directory)
-        await nursery.start(catalogue.run)
-        yield host, Runs(host, catalogue)
-        nursery.cancel_scope.cancel()
-    directory.close()
+    with closing(Directory(path.with_name("runs.db"))) as directory:
+        async with (
+            opened(path) as log,
+            open_node(log, {"bench": declared(Bench)}, directory) as node,
+        ):
+            yield node.host, node.runs
 
 
 async def _one_after_another(host: Host, runs: Runs, number: int) -> list[float]:

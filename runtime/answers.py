@@ -1,0 +1,92 @@
+"""What Perdure answers: the response of every operation.
+
+Every answer carries the cursor at which it is true: the place up to which it was folded. Following
+from there misses nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NotRequired, TypedDict
+
+from actors.run.views import ExportItem, RunDelta, RunRecord
+
+
+class RunAnswer(TypedDict):
+    """A run. Created with mode sync and ended in time, it comes with its result."""
+
+    run: RunRecord
+    cursor: str
+    result: NotRequired[list[ExportItem]]
+
+
+class RunPage(TypedDict):
+    """Runs, newest first; ``next_after`` leads to the next page and is null at the end."""
+
+    runs: list[RunRecord]
+    next_after: str | None
+    cursor: str
+
+
+class ExportPage(TypedDict):
+    """A run's export items in order; ``next_after`` is null at the end."""
+
+    items: list[ExportItem]
+    next_after: str | None
+    cursor: str
+
+
+class EntryView(TypedDict):
+    """An entry as callers see it."""
+
+    entry_id: str
+    description: str | None
+    args: dict[str, Any]  # JSON Schema 2020-12
+    timeout: float | None
+    resumes: bool
+
+
+class PluginView(TypedDict):
+    """A plugin as callers see it."""
+
+    plugin_id: str
+    version: str
+    description: str | None
+    limit: int | None
+    entries: list[EntryView]
+
+
+class PluginPage(TypedDict):
+    """The plugins that are loaded, by id."""
+
+    plugins: list[PluginView]
+    cursor: str
+
+
+class LogRecord(TypedDict):
+    """A record of the log as it was stored, for operators."""
+
+    position: int
+    cursor: str
+    stream: str
+    version: int
+    scope: str
+    name: str
+    schema: int
+    event_id: str
+    event_time: int
+    commit_time: int
+    sealed: bool
+    metadata: dict[str, Any]
+    body: Any
+
+
+class Frame(TypedDict):
+    """Some events of a channel, in order.
+
+    ``cursor`` leads on from here; it is null while the runs that exist are still being listed.
+    ``live`` says that nothing newer was known. A frame without events is a heartbeat.
+    """
+
+    events: list[RunDelta] | list[ExportItem] | list[LogRecord]
+    cursor: str | None
+    live: bool

@@ -1,0 +1,66 @@
+"""A node: one process at work on one log, with everything that answers for it.
+
+    async with open_node(log, plugins, Directory(path)) as node:
+        await node.operations.call(LOCAL, "runs.create", {...})
+
+Leaving the block ends the process's work as a crash would: the next node goes on from the log. To
+let go of runs in good order, drain the host before.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import trio
+
+from runtime.catalogue import Catalogue
+from runtime.channels import Channels
+from runtime.creation import CLAIM_WINDOW
+from runtime.host import Host, HostLimits
+from runtime.operations import Operations, operations_of
+from runtime.plugins import Plugins
+from runtime.runs import Runs
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from eventlog.log import EventLog
+    from runtime.directory import Directory
+    from runtime.plugin import Plugin
+
+OPERATIONS = operations_of(Runs, Plugins, Channels)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What a process consists of."""
+
+    host: Host
+    catalogue: Catalogue
+    runs: Runs
+    channels: Channels
+    operations: Operations
+
+
+@asynccontextmanager
+async def open_node(
+    log: EventLog,
+    plugins: Mapping[str, Plugin],
+    directory: Directory,
+    *,
+    limits: HostLimits | None = None,
+    claim_window: int = CLAIM_WINDOW,
+) -> AsyncIterator[Node]:
+    """Take up what an earlier process left, and work for the length of a block."""
+    async with trio.open_nursery() as nursery:
+        host = Host(log.env, log, plugins, limits=limits)
+        await nursery.start(host.run)
+        catalogue = Catalogue(log, directory)
+        await nursery.start(catalogue.run)
+        await host.recover(catalogue.open_runs)
+        runs = Runs(host, catalogue, claim_window=claim_window)
+        channels = Channels(host, catalogue)
+        yield Node(host, catalogue, runs, channels, Operations(runs, Plugins(host), channels))
+        nursery.cancel_scope.cancel()

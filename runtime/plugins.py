@@ -1,0 +1,51 @@
+"""The operation on plugins: what can be run, with the schemas of its arguments."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runtime.answers import EntryView, PluginPage, PluginView
+from runtime.operations import operation
+from runtime.principal import Permission, Principal
+from runtime.requests import ListPlugins
+
+if TYPE_CHECKING:
+    from runtime.host import Host
+    from runtime.plugin import Entry, Plugin
+
+
+class Plugins:
+    """The plugins of one host, as callers see them."""
+
+    def __init__(self, host: Host) -> None:
+        """Show what a host can execute."""
+        self._host = host
+
+    @operation("plugins.list", Permission.READ)
+    async def list(self, principal: Principal, request: ListPlugins) -> PluginPage:  # noqa: ARG002
+        """List the plugins that are loaded and what their entries take."""
+        plugins = self._host.plugins
+        return {
+            "plugins": [_plugin_view(plugins[plugin_id]) for plugin_id in sorted(plugins)],
+            "cursor": self._host.log.cursor(await self._host.log.head()),
+        }
+
+
+def _plugin_view(plugin: Plugin) -> PluginView:
+    return {
+        "plugin_id": plugin.id,
+        "version": plugin.version,
+        "description": plugin.description,
+        "limit": plugin.limit,
+        "entries": [_entry_view(plugin.entries[entry_id]) for entry_id in sorted(plugin.entries)],
+    }
+
+
+def _entry_view(entry: Entry) -> EntryView:
+    return {
+        "entry_id": entry.id,
+        "description": entry.description,
+        "args": entry.schema,
+        "timeout": entry.timeout,
+        "resumes": entry.resumes,
+    }
