@@ -2,6 +2,7 @@
 
 Refusal
 ├── Invalid            the caller's fault: such a command can never succeed
+│   └── TooLarge       what it holds does not fit
 ├── NotNow             the caller's fault, or its bad luck: not in this status
 ├── Fenced             an execution that is no longer the one in charge; it must stop
 ├── NoSuchQuestion     the caller's fault: nothing of that name waits for an answer
@@ -15,6 +16,16 @@ class Refusal(Exception):
 
 class Invalid(Refusal):
     """The command makes no sense, whatever the state."""
+
+
+class TooLarge(Invalid):
+    """Something has more bytes than it may have."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        """Name both sizes."""
+        super().__init__(f"{size} bytes are too many: at most {limit} fit; export an address")
+        self.size = size
+        self.limit = limit
 
 
 class NotNow(Refusal):

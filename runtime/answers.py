@@ -6,7 +6,7 @@ from there misses nothing.
 
 from __future__ import annotations
 
-from typing import Any, NotRequired, TypedDict
+from typing import Any, Final, NotRequired, TypedDict
 
 from actors.run.views import ExportItem, RunDelta, RunRecord
 
@@ -81,12 +81,15 @@ class LogRecord(TypedDict):
 
 
 class Frame(TypedDict):
-    """Some events of a channel, in order.
+    """Some events of a channel, in order, each of the type that CHANNELS names.
 
     ``cursor`` leads on from here; it is null while the runs that exist are still being listed.
     ``live`` says that nothing newer was known. A frame without events is a heartbeat.
     """
 
-    events: list[RunDelta] | list[ExportItem] | list[LogRecord]
+    events: list[Any]
     cursor: str | None
     live: bool
+
+
+CHANNELS: Final = {"runs": RunDelta, "export": ExportItem, "log": LogRecord}

@@ -21,10 +21,12 @@ from actors.run.events import (
     StepRecorded,
 )
 from actors.run.history import NOT_RECORDED
+from actors.run.output import inline_bytes
 from actors.run.views import export_item_id, item_number
 from eventlog import cbor
 from eventlog.errors import CodecError
 from runtime.contract import ONCE, PluginError, Retry, RunCancelled, StepError
+from runtime.errors import translated
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -95,6 +97,12 @@ class CurrentRun:
     async def export_binary_url(self, url: str, description: str | None = None, **more: Any) -> str:
         """Export the address of bytes; give the item's id."""
         return await self._export("binary_url", url, description, more)
+
+    async def export_binary(
+        self, data: bytes | str, description: str | None = None, **more: Any
+    ) -> str:
+        """Export a few bytes, or their base64, as they are; give the item's id."""
+        return await self._export("binary", inline_bytes(data), description, more)
 
     async def export_json(self, value: Any, description: str | None = None, **more: Any) -> str:  # noqa: ANN401
         """Export a JSON value; give the item's id."""
@@ -260,7 +268,8 @@ class CurrentRun:
 def error_of(error: BaseException) -> RunError:
     """Turn an exception of an entry into the error of its run."""
     if isinstance(error, Invalid):
-        return RunError(code="VALIDATION_ERROR", message=str(error))
+        refused = translated(error)
+        return RunError(code=refused.code, message=refused.message)
     if isinstance(error, PluginError):
         return RunError(
             code=error.code,

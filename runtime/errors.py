@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from actors.errors import AnsweredOtherwise, Invalid, NoSuchQuestion, NotNow
+from actors.errors import AnsweredOtherwise, Invalid, NoSuchQuestion, NotNow, TooLarge
 from actors.mailbox import NoSuchActor
-from eventlog.errors import Conflict, InvalidCursor, LogClosed, OutcomeUnknown, Unavailable
+from eventlog.errors import (
+    CodecError,
+    Conflict,
+    InvalidCursor,
+    LogClosed,
+    OutcomeUnknown,
+    Unavailable,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +28,7 @@ class ErrorKind:
 
 ERRORS: Final = {
     "VALIDATION_ERROR": ErrorKind(422, retriable=False, meaning="the request makes no sense"),
+    "PAYLOAD_TOO_LARGE": ErrorKind(413, retriable=False, meaning="it has too many bytes"),
     "INVALID_CURSOR": ErrorKind(400, retriable=False, meaning="the cursor is not a place here"),
     "PLUGIN_NOT_FOUND": ErrorKind(404, retriable=False, meaning="no such plugin is loaded"),
     "ENTRY_NOT_FOUND": ErrorKind(404, retriable=False, meaning="the plugin has no such entry"),
@@ -57,30 +65,38 @@ class OperationError(Exception):
         return ERRORS[self.code]
 
 
-def translated(error: Exception) -> OperationError:  # noqa: C901, PLR0911 - a table, one row each
+class _Row(NamedTuple):
+    """What callers are told of an error from below; ``details`` are names of its attributes."""
+
+    error: type[Exception]
+    code: str
+    details: tuple[str, ...] = ()
+    message: str | None = None  # its own, unless stated
+
+
+# The first row that fits counts.
+_FROM_BELOW: Final = (
+    _Row(TooLarge, "PAYLOAD_TOO_LARGE", ("size", "limit")),
+    _Row(Invalid, "VALIDATION_ERROR"),
+    _Row(NotNow, "RUN_NOT_RUNNING", ("status",)),
+    _Row(NoSuchQuestion, "QUESTION_NOT_FOUND", ("question_id",)),
+    _Row(AnsweredOtherwise, "CONFLICT", ("question_id",)),
+    _Row(NoSuchActor, "RUN_NOT_FOUND", (), "there is no such run"),
+    _Row(InvalidCursor, "INVALID_CURSOR", ("reason",)),
+    _Row(CodecError, "VALIDATION_ERROR"),
+    _Row(Unavailable, "OVERLOADED"),
+    _Row(Conflict, "CONFLICT"),
+    _Row(OutcomeUnknown, "UNAVAILABLE", (), "whether it was done is not known; look again"),
+    _Row(LogClosed, "UNAVAILABLE", (), "this process is going down; ask again soon"),
+)
+
+
+def translated(error: Exception) -> OperationError:
     """Give the error of the table for an error from below."""
-    match error:
-        case OperationError():
-            return error
-        case Invalid():
-            return OperationError("VALIDATION_ERROR", str(error))
-        case NotNow(status=status):
-            return OperationError("RUN_NOT_RUNNING", str(error), status=status)
-        case NoSuchQuestion(question_id=question_id):
-            return OperationError("QUESTION_NOT_FOUND", str(error), question_id=question_id)
-        case AnsweredOtherwise(question_id=question_id):
-            return OperationError("CONFLICT", str(error), question_id=question_id)
-        case NoSuchActor():
-            return OperationError("RUN_NOT_FOUND", "there is no such run")
-        case InvalidCursor(reason=reason):
-            return OperationError("INVALID_CURSOR", str(error), reason=reason)
-        case Unavailable():
-            return OperationError("OVERLOADED", str(error))
-        case Conflict():
-            return OperationError("CONFLICT", str(error))
-        case OutcomeUnknown():
-            return OperationError("UNAVAILABLE", "whether it was done is not known; look again")
-        case LogClosed():
-            return OperationError("UNAVAILABLE", "this process is going down; ask again soon")
-        case _:
-            return OperationError("INTERNAL", "something went wrong here; it was logged")
+    if isinstance(error, OperationError):
+        return error
+    for row in _FROM_BELOW:
+        if isinstance(error, row.error):
+            details = {name: getattr(error, name) for name in row.details}
+            return OperationError(row.code, row.message or str(error), **details)
+    return OperationError("INTERNAL", "something went wrong here; it was logged")

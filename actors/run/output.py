@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from math import isfinite
 from typing import Final
 
-from actors.errors import Invalid
+from actors.errors import Invalid, TooLarge
 from actors.run.events import (
     ExportAppended,
     Output,
@@ -23,6 +24,7 @@ EXPORT_FIELDS: Final = {
     "json": "json",
 }
 MAX_LABEL: Final = 64
+MAX_BINARY: Final = 64 << 10  # bytes that an item may hold itself; more has an address
 MAX_MESSAGE: Final = 4096
 
 
@@ -48,6 +50,18 @@ def check_progress(progress: float) -> None:
         raise Invalid(f"progress is a number from 0.0 to 1.0, not a {type(progress).__name__}")
     if not isfinite(progress) or not 0.0 <= progress <= 1.0:
         raise Invalid(f"progress is a number from 0.0 to 1.0, not {progress}")
+
+
+def inline_bytes(data: bytes | str) -> bytes:
+    """Give the bytes that an item is to hold itself; text is base64."""
+    if isinstance(data, str):
+        try:
+            data = b64decode(data, validate=True)
+        except ValueError as error:
+            raise Invalid(f"this is not base64: {error}") from error
+    if len(data) > MAX_BINARY:
+        raise TooLarge(len(data), MAX_BINARY)
+    return data
 
 
 def _check_export(export: ExportAppended, exports: int) -> None:

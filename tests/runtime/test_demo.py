@@ -13,7 +13,7 @@ from perdure.demo import Demo
 from runtime.plugin import declared
 from runtime.principal import LOCAL
 from runtime.requests import AnswerRun, CancelRun, CreateRun, ExportRun, GetRun
-from tests.runtime.test_service import Service, service
+from tests.runtime.service import Service, service
 
 
 async def start(s: Service, entry_id: str, **args: Any) -> str:

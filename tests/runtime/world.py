@@ -50,6 +50,14 @@ class Example:
             ctx.run.result(first)
 
     @entry
+    async def stages(self, ctx: RunContext) -> None:
+        """Name a stage, then report progress."""
+        ctx.run.status("loading", "the first part")
+        await trio.sleep(1)
+        ctx.run.progress(0.4, "x")
+        await trio.sleep(1)
+
+    @entry
     async def steps(self, ctx: RunContext, n: int = 3) -> list[int]:
         """Do durable steps, with exports between."""
         values = []

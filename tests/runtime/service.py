@@ -1,0 +1,163 @@
+"""A whole node in virtual time, asked through the table of operations and held to it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, closing
+from typing import Any
+
+import msgspec
+import pytest
+
+from actors.run.views import RunDelta, RunRecord
+from eventlog import MemoryStore, open_log
+from runtime.answers import ExportPage, RunAnswer, RunPage
+from runtime.channels import Following
+from runtime.directory import Directory
+from runtime.errors import OperationError
+from runtime.host import HostLimits
+from runtime.node import OPERATIONS, Node, open_node
+from runtime.plugin import Plugin, declared
+from runtime.principal import LOCAL, Principal
+from runtime.requests import (
+    AnswerRun,
+    CancelRun,
+    CreateRun,
+    ExportRun,
+    GetRun,
+    ListRuns,
+    Request,
+    RetryRun,
+)
+from tests.eventlog.conftest import SteadyEnv
+from tests.runtime.world import Example, World
+
+
+class Service:
+    """The operations, with shorter ways to call them."""
+
+    def __init__(self, node: Node, store: MemoryStore) -> None:
+        """Wrap a running node."""
+        self.node = node
+        self.world = World(node.host, store)
+
+    async def call(
+        self, name: str, request: Request | Mapping[str, Any], principal: Principal = LOCAL
+    ) -> Any:
+        """Call an operation; its answer and its errors are those that the table promises."""
+        args = msgspec.to_builtins(request) if isinstance(request, Request) else request
+        row = OPERATIONS[name]
+        try:
+            answer = await self.node.operations.call(principal, name, args)
+        except OperationError as error:
+            if error.code not in row.errors:
+                raise AssertionError(f"{name} does not promise {error.code}") from error
+            raise
+        if not row.follows:
+            assert msgspec.convert(answer, row.response) == answer
+            await self.node.host.log.resolve(answer["cursor"])
+        return answer
+
+    async def create(self, principal: Principal, request: CreateRun) -> RunAnswer:
+        """Create a run."""
+        return await self.call("runs.create", request, principal)  # type: ignore[no-any-return]
+
+    async def get(self, principal: Principal, request: GetRun) -> RunAnswer:
+        """Read a run."""
+        return await self.call("runs.get", request, principal)  # type: ignore[no-any-return]
+
+    async def list(self, principal: Principal, request: ListRuns) -> RunPage:
+        """List runs."""
+        return await self.call("runs.list", request, principal)  # type: ignore[no-any-return]
+
+    async def cancel(self, principal: Principal, request: CancelRun) -> RunAnswer:
+        """Cancel a run."""
+        return await self.call("runs.cancel", request, principal)  # type: ignore[no-any-return]
+
+    async def retry(self, principal: Principal, request: RetryRun) -> RunAnswer:
+        """Retry a run."""
+        return await self.call("runs.retry", request, principal)  # type: ignore[no-any-return]
+
+    async def answer(self, principal: Principal, request: AnswerRun) -> RunAnswer:
+        """Answer a question of a run."""
+        return await self.call("runs.answer", request, principal)  # type: ignore[no-any-return]
+
+    async def export(self, principal: Principal, request: ExportRun) -> ExportPage:
+        """Read a run's exports."""
+        return await self.call("runs.export", request, principal)  # type: ignore[no-any-return]
+
+    async def start(self, entry_id: str, **more: Any) -> RunRecord:
+        """Create a run and give its record."""
+        args = more.pop("args", {})
+        request = CreateRun(plugin_id="test", entry_id=entry_id, args=args, **more)
+        return (await self.create(LOCAL, request))["run"]
+
+    async def read(self, run_id: str, at: str | int | None = None) -> RunRecord:
+        """Read a run's record."""
+        return (await self.get(LOCAL, GetRun(run_id=run_id, at=at)))["run"]
+
+    async def finished(self, run_id: str) -> RunRecord:
+        """Wait for the end of a run and give its record."""
+        await self.world.end(run_id)
+        return await self.read(run_id)
+
+    async def follow(self, channel: str, principal: Principal = LOCAL, **more: Any) -> Following:
+        """Follow a channel."""
+        request = {"channel": channel, **more}
+        return await self.call("log.follow", request, principal)  # type: ignore[no-any-return]
+
+    async def cursor(self) -> str:
+        """The cursor at the head of the log."""
+        return self.node.host.log.cursor(await self.node.host.log.head())
+
+
+async def events(following: Following) -> list[Any]:
+    """Pull what a follower has missed, until it is live."""
+    missed: list[Any] = []
+    while True:
+        frame = await following.next_frame()
+        missed.extend(frame["events"])
+        if frame["live"]:
+            return missed
+
+
+async def until_ended(following: Following) -> list[RunDelta]:
+    """Pull deltas until one tells an end."""
+    seen: list[Any] = []
+    while not seen or seen[-1]["status"] not in {"succeeded", "failed", "canceled", "timeout"}:
+        seen.extend((await following.next_frame())["events"])
+    return seen
+
+
+@asynccontextmanager
+async def service(
+    store: MemoryStore | None = None,
+    plugins: Mapping[str, Plugin] | None = None,
+    claim_window: int | None = None,
+    **limits: Any,
+) -> AsyncIterator[Service]:
+    """Run a node in memory; leaving the block ends it as a crash would."""
+    store = store or MemoryStore()
+    env = SteadyEnv()
+    env.delay = 0.001
+    window = {} if claim_window is None else {"claim_window": claim_window}
+    with closing(Directory(":memory:")) as directory:
+        async with (
+            open_log(env, store) as log,
+            open_node(
+                log,
+                plugins or {"test": declared(Example)},
+                directory,
+                limits=HostLimits(**limits),
+                **window,
+            ) as node,
+        ):
+            yield Service(node, store)
+
+
+async def refused(code: str, call: Callable[[], Any]) -> OperationError:
+    """Expect a call to be refused with a code."""
+    with pytest.raises(OperationError) as refusal:
+        await call()
+    assert refusal.value.code == code
+    return refusal.value
