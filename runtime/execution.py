@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from runtime.plugin import Entry
 
 FLUSH_AFTER: Final = 0.05  # seconds an output waits for company
+LAST_WORDS: Final = 0.1  # seconds for an entry that obeys to come to its end; then nobody waits
 _NANOSECONDS: Final = 1_000_000_000
 
 
@@ -103,6 +104,8 @@ class Execution:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             self._look_at(self.run)
+            if self.run.deadline is not None:
+                nursery.start_soon(self._give_up_at, self.run.deadline)
             ending = await self._call()
             nursery.cancel_scope.cancel()
             self._nursery = None  # from here on nothing can be done but to end
@@ -204,7 +207,7 @@ class Execution:
     def _look_at(self, run: Run) -> None:
         if run.cancel_mode is None or run.status.is_terminal or self._nursery is None:
             return
-        if run.cancel_mode >= CancelMode.INTERRUPT:
+        if self._is_asked(CancelMode.INTERRUPT):
             self._work.cancel()
         if not self._escalating:
             self._escalating = True
@@ -212,13 +215,29 @@ class Execution:
 
     async def _escalate(self) -> None:
         """Give the entry time to obey, then interrupt it, then end the run without it."""
-        assert self.run.cancel is not None  # noqa: S101 - somebody asked
         for mode in (CancelMode.INTERRUPT, CancelMode.FORCE):
-            await self._desk.env.sleep(self._desk.limits.cancel_grace)
-            request = RequestCancel(by="host", mode=mode, at=self.now())
-            await self._ask(request)
+            await self._until_asked(mode, self._desk.limits.cancel_grace)
+            if not self._is_asked(mode):
+                await self._ask(RequestCancel(by="host", mode=mode, at=self.now()))
+        await self._desk.env.sleep(LAST_WORDS)
         with trio.CancelScope(shield=True):
             await self._end(self._interrupted())
+
+    async def _give_up_at(self, deadline: int) -> None:
+        """End the run when its time is up and its entry, interrupted, still does not end."""
+        left = (deadline - self.now()) / _NANOSECONDS
+        await self._desk.env.sleep(max(0, left) + self._desk.limits.cancel_grace)
+        with trio.CancelScope(shield=True):
+            await self._end(_Ending(Outcome.TIMEOUT, timed_out(self.run)))
+
+    async def _until_asked(self, mode: CancelMode, most: float) -> None:
+        """Wait until the run is asked to end in this way, so many seconds at most."""
+        with trio.move_on_after(most):
+            while not self._is_asked(mode):
+                await self._changed.wait()
+
+    def _is_asked(self, mode: CancelMode) -> bool:
+        return self.run.cancel_mode is not None and self.run.cancel_mode >= mode
 
     def _stop_silently(self) -> None:
         self._fenced = True

@@ -7,7 +7,7 @@ from trio.testing import MockClock
 from actors.run.commands import Answer, RequestCancel
 from actors.run.core import RUN
 from actors.run.events import RUN_EVENTS, ExportAppended, ProgressReported, RunEnded
-from actors.run.status import CancelIntent, Status
+from actors.run.status import CancelIntent, CancelMode, Status
 from eventlog import MemoryStore
 from eventlog.store import Bounds
 from runtime.host import stream_of
@@ -159,16 +159,31 @@ async def test_a_queued_run_is_canceled_without_being_called(autojump_clock: Moc
         assert (run.status, run.started_at) == (Status.CANCELED, None)
 
 
-async def test_time_runs_out(autojump_clock: MockClock) -> None:
-    """At its deadline a run ends in timeout and its entry is stopped (R7)."""
-    async with world() as w:
-        run = await w.end(await w.create("deaf", limit=30))
+async def test_a_forced_cancel_waits_for_nobody(autojump_clock: MockClock) -> None:
+    """The host ends the run at once, and a harder request shortens a softer one's grace (R8)."""
+    async with world(cancel_grace=5.0) as w:
+        for first in (CancelMode.FORCE, CancelMode.COOPERATIVE):
+            run_id = await w.create("deaf", shielded=True)
+            await trio.sleep(1)
+            await w.host.ask(run_id, RequestCancel(by="b", at=1, mode=first))
+            started = trio.current_time()
+            await w.host.ask(run_id, RequestCancel(by="b", at=1, mode=CancelMode.FORCE))
+            assert (await w.end(run_id)).status is Status.CANCELED
+            assert trio.current_time() - started < 0.5
+
+
+@pytest.mark.parametrize("shielded", [False, True])
+async def test_time_runs_out(autojump_clock: MockClock, shielded: bool) -> None:
+    """At its deadline a run ends in timeout, soon after if its entry does not stop (R7)."""
+    async with world(cancel_grace=5.0) as w:
+        run = await w.end(await w.create("deaf", limit=30, shielded=shielded))
         assert run.status is Status.TIMEOUT
         assert run.error is not None
         assert run.error.code == "TIMEOUT"
         assert run.finished_at is not None
         assert run.started_at is not None
-        assert (run.finished_at - run.started_at) / 1e9 == pytest.approx(30, abs=0.1)
+        lasted = (run.finished_at - run.started_at) / 1e9
+        assert lasted == pytest.approx(35 if shielded else 30, abs=0.1)
 
 
 async def test_a_parents_cancel_reaches_its_children(autojump_clock: MockClock) -> None:

@@ -1,15 +1,16 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
-import msgspec
 import pytest
 import trio
 from trio.testing import MockClock
 
-from eventlog import MemoryStore
-from runtime.principal import LOCAL, Principal
+from actors.errors import Fenced
+from actors.run.commands import Deliver, Finish, RunCommand
+from actors.run.events import ExportAppended, ProgressReported, RunError
+from actors.run.status import Outcome
+from runtime.principal import LOCAL
 from runtime.requests import (
     AnswerRun,
     CancelRun,
@@ -20,133 +21,6 @@ from runtime.requests import (
     RetryRun,
 )
 from tests.runtime.service import refused, service
-
-# Creating
-
-
-async def test_a_created_run_is_queued_and_readable(autojump_clock: MockClock) -> None:
-    """The answer has the record, and the cursor it is true at (R2, R21, R24, R25, R69)."""
-    async with service() as s:
-        request = CreateRun(
-            plugin_id="test", entry_id="greet", args={}, task_id="t1", trace_id="tr1"
-        )
-        answer = await s.create(LOCAL, request)
-        run = answer["run"]
-        assert (run["status"], run["attempt"], run["parent_run_id"]) == ("queued", 1, None)
-        assert run["root_run_id"] == run["run_id"]
-        assert (run["task_id"], run["trace_id"]) == ("t1", "tr1")
-        past = await s.get(LOCAL, GetRun(run_id=run["run_id"], at=answer["cursor"]))
-        assert past == answer
-
-
-@pytest.mark.parametrize(
-    "request_body",
-    [
-        {"entry_id": "greet", "args": {}},
-        {"plugin_id": "test", "args": {}},
-        {"plugin_id": "test", "entry_id": "greet"},
-        {"plugin_id": "test", "entry_id": "greet", "args": []},
-        {"plugin_id": "test", "entry_id": "greet", "args": {}, "mode": "other"},
-        {"plugin_id": "test", "entry_id": "greet", "args": {}, "unknown": 1},
-        {"plugin_id": "", "entry_id": "greet", "args": {}},
-        {"plugin_id": "test", "entry_id": "greet", "args": {}, "timeout": 0},
-    ],
-)
-def test_a_request_that_makes_no_sense_is_refused_at_the_door(request_body: Any) -> None:
-    """Missing, unknown and ill-typed parts never get inside (R58, R62)."""
-    with pytest.raises(msgspec.ValidationError):
-        msgspec.convert(request_body, CreateRun)
-
-
-async def test_bad_arguments_make_no_run(autojump_clock: MockClock) -> None:
-    """They are checked against the entry's types before a run exists (R58)."""
-    async with service() as s:
-        error = await refused("VALIDATION_ERROR", lambda: s.start("nap", args={"seconds": "x"}))
-        assert "$.seconds" in error.message
-        await refused("VALIDATION_ERROR", lambda: s.start("nap", args={}))
-        assert (await s.list(LOCAL, ListRuns()))["runs"] == []
-
-
-async def test_unknown_plugins_and_entries_make_no_run(autojump_clock: MockClock) -> None:
-    """The answer says which entries there are (R70)."""
-    async with service() as s:
-        error = await refused("ENTRY_NOT_FOUND", lambda: s.start("nowhere"))
-        assert "greet" in error.message
-        request = CreateRun(plugin_id="nobody", entry_id="x", args={})
-        await refused("PLUGIN_NOT_FOUND", lambda: s.create(LOCAL, request))
-        assert (await s.list(LOCAL, ListRuns()))["runs"] == []
-
-
-# Idempotency
-
-
-async def test_one_key_makes_one_run(autojump_clock: MockClock) -> None:
-    """However many ask at once, and later again (R63, R68)."""
-    async with service() as s:
-        ids: list[str] = []
-
-        async def ask(key: str) -> None:
-            run = await s.start("greet", args={"name": key}, idempotency_key=key)
-            ids.append(run["run_id"])
-
-        async with trio.open_nursery() as nursery:
-            for number in range(1000):
-                nursery.start_soon(ask, f"key-{number % 10}")
-        assert len(ids) == 1000
-        assert len(set(ids)) == 10
-        assert s.node.runs._creation._queues == {}
-        again = await s.start("greet", args={"name": "key-3"}, idempotency_key="key-3")
-        assert again["run_id"] in ids
-        assert (await s.start("greet"))["run_id"] != (await s.start("greet"))["run_id"]
-
-
-async def test_a_key_stands_for_one_request(autojump_clock: MockClock) -> None:
-    """Another entry or other arguments are a conflict that shows both hashes (R64, R65)."""
-    async with service() as s:
-        first = await s.start("greet", args={"name": "a"}, idempotency_key="k")
-        error = await refused(
-            "IDEMPOTENCY_CONFLICT",
-            lambda: s.start("greet", args={"name": "b"}, idempotency_key="k"),
-        )
-        assert error.details is not None
-        assert error.details["run_id"] == first["run_id"]
-        assert error.details["expected"] != error.details["actual"]
-        await refused("IDEMPOTENCY_CONFLICT", lambda: s.start("fail", idempotency_key="k"))
-
-
-async def test_a_key_belongs_to_its_principal(autojump_clock: MockClock) -> None:
-    """Keys of different people never meet."""
-    async with service() as s:
-        request = CreateRun(plugin_id="test", entry_id="greet", args={}, idempotency_key="k")
-        mine = await s.create(LOCAL, request)
-        theirs = await s.create(Principal("local", "other"), request)
-        assert mine["run"]["run_id"] != theirs["run"]["run_id"]
-
-
-async def test_a_key_is_free_after_its_window_but_not_before_its_run_has_ended(
-    autojump_clock: MockClock,
-) -> None:
-    """A long run keeps its key (R66)."""
-    async with service(claim_window=10 * 10**9) as s:
-        args = {"seconds": 50}
-        first = await s.start("nap", args=args, idempotency_key="k")
-        await trio.sleep(20)
-        same = await s.start("nap", args=args, idempotency_key="k")
-        assert same["run_id"] == first["run_id"]
-        await s.finished(first["run_id"])
-        new = await s.start("nap", args=args, idempotency_key="k")
-        assert new["run_id"] != first["run_id"]
-
-
-async def test_a_key_survives_a_restart(autojump_clock: MockClock) -> None:
-    """The claim is in the log (R32, R67)."""
-    store = MemoryStore()
-    async with service(store) as s:
-        first = await s.start("greet", idempotency_key="k")
-    async with service(store) as s:
-        again = await s.start("greet", idempotency_key="k")
-        assert again["run_id"] == first["run_id"]
-
 
 # Reading
 
@@ -222,6 +96,110 @@ async def test_exports_are_paged_by_item(autojump_clock: MockClock) -> None:
             await refused("INVALID_CURSOR", partial(s.export, LOCAL, request))
 
 
+@pytest.mark.parametrize("limit", [0, -1, 501, 1 << 40])
+async def test_a_page_has_a_sensible_size(autojump_clock: MockClock, limit: int) -> None:
+    """At most as many items as were asked for; anything else is refused (R84)."""
+    async with service() as s:
+        run_id = (await s.start("exports"))["run_id"]
+        await s.finished(run_id)
+        for size in (1, 2, 4):
+            page = await s.export(LOCAL, ExportRun(run_id=run_id, limit=size))
+            assert len(page["items"]) == size
+        for name, more in (("runs.export", {"run_id": run_id}), ("runs.list", {})):
+            await refused("VALIDATION_ERROR", partial(s.call, name, {"limit": limit, **more}))
+
+
+async def test_items_appended_while_paging_are_seen_once(autojump_clock: MockClock) -> None:
+    """A page is true at its cursor; the next one goes on (R87)."""
+    async with service() as s:
+        run_id = (await s.start("slow_exports", args={"n": 20}))["run_id"]
+        seen: list[str] = []
+        last = None
+        while len(seen) < 20:
+            page = await s.export(LOCAL, ExportRun(run_id=run_id, limit=3, after=last))
+            seen.extend(item["text"] for item in page["items"])
+            last = page["items"][-1]["export_item_id"] if page["items"] else last
+            await trio.sleep(0.7)
+        assert seen == [f"item {number}" for number in range(20)]
+
+
+async def test_the_past_of_exports_can_be_read(autojump_clock: MockClock) -> None:
+    """At an earlier cursor there are only the items of then."""
+    async with service() as s:
+        run_id = (await s.start("slow_exports", args={"n": 6}))["run_id"]
+        await trio.sleep(2.5)
+        then = await s.export(LOCAL, ExportRun(run_id=run_id))
+        await s.finished(run_id)
+        assert 0 < len(then["items"]) < 6
+        again = await s.export(LOCAL, ExportRun(run_id=run_id, at=then["cursor"]))
+        assert again == then
+        assert len((await s.export(LOCAL, ExportRun(run_id=run_id)))["items"]) == 6
+
+
+# Ending
+
+
+async def test_a_run_that_has_ended_never_changes(autojump_clock: MockClock) -> None:
+    """Whatever comes late, the record and the log stay as they are (R11, R28, R54, R79)."""
+    async with service() as s:
+        run_id = (await s.start("exports", args={"final": True}))["run_id"]
+        end = await s.finished(run_id)
+        assert len(end["result_refs"]) == 1
+        head = await s.cursor()
+        item = ExportAppended(
+            number=5, type="text", text="late", fingerprint="f", occurrence=1, at=1
+        )
+        late = RunError(code="LATE", message="late")
+        commands: list[RunCommand] = [
+            Deliver(epoch=1, outputs=(item,), at=1),
+            Deliver(epoch=1, outputs=(ProgressReported(progress=1, message=None, at=1),), at=1),
+            Finish(epoch=1, outcome=Outcome.TIMEOUT, error=late, at=1),
+            Finish(epoch=1, outcome=Outcome.SUCCEEDED, at=1),
+        ]
+        for command in commands:
+            with pytest.raises(Fenced):
+                await s.node.host.ask(run_id, command)
+        await s.cancel(LOCAL, CancelRun(run_id=run_id, force=True))
+        await trio.sleep(1000)
+        assert await s.read(run_id) == end
+        assert await s.cursor() == head
+
+
+async def test_a_caller_may_wait_for_the_end(autojump_clock: MockClock) -> None:
+    """With mode sync the answer has the end and its result; not longer than is allowed."""
+    async with service(sync_wait=30.0) as s:
+        nap = CreateRun(plugin_id="test", entry_id="nap", args={"seconds": 10}, mode="sync")
+        answer = await s.create(LOCAL, nap)
+        assert answer["run"]["status"] == "succeeded"
+        assert [item.get("json") for item in answer["result"]] == ["rested"]
+        assert [{"export_item_id": item["export_item_id"]} for item in answer["result"]] == (
+            answer["run"]["result_refs"]
+        )
+        nap.args = {"seconds": 90}
+        started = trio.current_time()
+        answer = await s.create(LOCAL, nap)
+        assert 30 <= trio.current_time() - started < 31
+        assert answer["run"]["status"] == "running"
+        assert "result" not in answer
+        assert (await s.finished(answer["run"]["run_id"]))["status"] == "succeeded"
+
+
+@pytest.mark.parametrize(
+    ("asked", "longest", "given"), [(None, None, 100), (7, None, 7), (7, 5, 5), (None, 5, 5)]
+)
+async def test_a_timeout_is_the_callers_or_the_entrys_up_to_what_is_allowed(
+    autojump_clock: MockClock, asked: float | None, longest: float | None, given: float
+) -> None:
+    """The deadline counts from the start."""
+    async with service(timeout=longest) as s:
+        run = await s.start("nap", args={"seconds": 1000}, timeout=asked)
+        end = await s.finished(run["run_id"])
+        assert end["status"] == "timeout"
+        assert end["started_at"] is not None
+        assert end["deadline"] is not None
+        assert end["deadline"] - end["started_at"] == pytest.approx(given)
+
+
 # Cancelling, answering, trying again
 
 
@@ -253,7 +231,10 @@ async def test_a_question_is_answered_from_outside(autojump_clock: MockClock) ->
 
 
 async def test_a_retry_is_a_new_run_of_the_same_root(autojump_clock: MockClock) -> None:
-    """What was asked is copied, the key is not, and the original stays as it was (R88 to R95)."""
+    """What was asked is copied, the key is not, and the original stays as it was.
+
+    R88, R89, R90, R91, R92, R93, R95.
+    """
     async with service() as s:
         first = await s.start(
             "fail", args={"code": "X"}, task_id="t", trace_id="tr", idempotency_key="k"

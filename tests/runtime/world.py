@@ -50,6 +50,13 @@ class Example:
             ctx.run.result(first)
 
     @entry
+    async def slow_exports(self, ctx: RunContext, n: int) -> None:
+        """Export one item after the other."""
+        for number in range(n):
+            await ctx.run.export_text(f"item {number}")
+            await trio.sleep(1)
+
+    @entry
     async def stages(self, ctx: RunContext) -> None:
         """Name a stage, then report progress."""
         ctx.run.status("loading", "the first part")
