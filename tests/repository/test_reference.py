@@ -7,6 +7,8 @@ import sys
 from dataclasses import fields
 from pathlib import Path
 
+import pytest
+
 import eventlog
 from eventlog import (
     FollowLimits,
@@ -22,6 +24,7 @@ from eventlog.sqlite import schema, store
 from runtime.current_run import CurrentRun
 from tests.repository.test_docs import PYTHON_BLOCK
 from tests.repository.tree import ROOT
+from tools.reference import PAGES
 
 EVENTLOG = (ROOT / "docs" / "eventlog.md").read_text("utf-8")
 
@@ -139,3 +142,9 @@ def test_the_plugin_guide_names_everything_that_ctx_run_offers() -> None:
     offered = {name for name in vars(CurrentRun) if not name.startswith("_")}
     offered |= set(re.findall(r"self\.([a-z]\w*)\b[^=(\n]*=", source))
     assert offered - named == set()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_made_from_the_code_is_up_to_date(page: str) -> None:
+    """`python -m tools.reference` would change nothing."""
+    assert (ROOT / "docs" / page).read_text("utf-8") == PAGES[page]()
