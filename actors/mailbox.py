@@ -1,20 +1,22 @@
-"""The mailbox: one actor, one task, one stream.
+"""The mailbox: one actor, one stream, and one task at work on it at a time.
 
-The loop takes all asks that wait, decides each on the state folded so far, folds what follows, and
-appends once. Only then are the askers answered: what they hear is on disk. Between the append's
-return and the answers there is no checkpoint, and whoever took an ask settles it, whatever happens:
-nobody waits for a dead actor.
+Whoever asks an idle actor does its work. Whoever finds it busy waits in line, and a task sees to
+the line: it takes all asks that wait, decides each on the state folded so far, folds what follows,
+and appends once. Only then are the askers answered: what they hear is on disk. Between the append's
+return and the answers there is no checkpoint, and whoever took an ask settles it, whatever happens.
+
+An idle actor is nothing but its state. It can be dropped at any moment, and the next ask folds it
+again from the log.
 
 Folding comes before writing, so an ``evolve`` that fails leaves the log untouched. A conflict means
-that the log knows more than the actor: fold again, decide again. Any other failure of the log ends
-the actor and is its supervisor's business.
+that the log knows more than the actor: fold again, decide again.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 import trio
@@ -23,15 +25,15 @@ from actors.errors import Refusal
 from actors.folded import Folded
 from actors.folding import Streams, fold_rest, fold_stream
 from eventlog.append import Append, StreamWrite
-from eventlog.errors import Conflict, EventLogError, Overloaded, Unavailable
-from eventlog.record import Metadata
+from eventlog.errors import CodecError, Conflict, EventLogError, LogClosed, Overloaded
+from eventlog.record import encoded_metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from actors.decider import Decider
     from eventlog.append import Receipt
-    from eventlog.record import FieldValue, NewEvent, Record
+    from eventlog.record import NewEvent, Record
 
 State = TypeVar("State")
 Command = TypeVar("Command")
@@ -43,16 +45,12 @@ TRIES: Final = 5
 SNAPSHOT_EVERY: Final = 500  # events; so many are folded in a few milliseconds
 
 
-class Gone(Exception):
-    """The actor is no longer there. Ask its successor."""
-
-
 class NoSuchActor(Exception):
     """Its stream does not exist."""
 
 
 class Crashed(Exception):
-    """The actor's own rules failed on this command. It starts again from the log."""
+    """The actor's own rules failed on this command, or on its stream. Nothing was written."""
 
 
 class Log(Streams, Protocol):
@@ -75,18 +73,41 @@ class _Ask(Generic[State, Command]):
     principal: str | None
     also: Sequence[StreamWrite]
     new_work: bool
-    answered: trio.Event = field(default_factory=trio.Event)
+    answered: trio.Event | None = None  # of an ask that waits in line
     answer: Folded[State] | BaseException | None = None
 
     def settle(self, answer: Folded[State] | BaseException) -> None:
         """Answer, once."""
         if self.answer is None:
             self.answer = answer
-            self.answered.set()
+            if self.answered is not None:
+                self.answered.set()
+
+    @property
+    def result(self) -> Folded[State]:
+        """What was answered; raises if that is an error."""
+        if isinstance(self.answer, BaseException):
+            raise self.answer
+        assert self.answer is not None  # noqa: S101 - settled
+        return self.answer
 
 
 class Actor(Generic[State, Command, Event]):
     """A stream that thinks."""
+
+    __slots__ = (
+        "_aged",
+        "_busy",
+        "_decider",
+        "_log",
+        "_mail",
+        "_new_id",
+        "_on_change",
+        "_on_crash",
+        "_start",
+        "folded",
+        "stream",
+    )
 
     def __init__(
         self,
@@ -95,25 +116,27 @@ class Actor(Generic[State, Command, Event]):
         *,
         log: Log,
         new_id: Callable[[], bytes],
+        start: Callable[[Callable[[], Awaitable[None]]], None],
         on_change: Callable[[Folded[State]], None] = lambda _: None,
+        on_crash: Callable[[str, Exception], None] = lambda _stream, _error: None,
         folded: Folded[State] | None = None,
     ) -> None:
-        """Nothing is read before ``run``, and nothing at all if ``folded`` is known already.
+        """Nothing is read before the first ask, and nothing at all if ``folded`` is known already.
 
-        ``on_change`` hears of each append, before the askers.
+        ``start`` runs a task, or raises LogClosed when no more tasks are run. ``on_change`` hears
+        of each append, before the askers.
         """
         self.stream = stream
+        self.folded = folded
         self._decider = decider
         self._log = log
         self._new_id = new_id
+        self._start = start
         self._on_change = on_change
-        self._mail: deque[_Ask[State, Command]] = deque()  # bounded by MAX_MAIL
-        self._arrived = trio.Event()
-        self._closed = False
-        self._busy = True  # until the stream is folded
+        self._on_crash = on_crash
+        self._mail: deque[_Ask[State, Command]] | None = None  # bounded by MAX_MAIL
+        self._busy = False
         self._aged = False
-        self._metadata: dict[object, bytes] = {}  # encoded once; a run has a handful of kinds
-        self.folded = folded
 
     async def ask(
         self,
@@ -126,95 +149,125 @@ class Actor(Generic[State, Command, Event]):
         """Send a command; return the state after it, once that is on disk.
 
         ``also`` are writes to streams that this very append creates, or that have no actor.
+        Cancelled before its append has begun, an ask leaves no trace; after that it is done.
         """
-        return await self._post(_Ask(command, principal, also, new_work))
+        return await self._do(_Ask(command, principal, also, new_work))
 
-    async def _post(self, ask: _Ask[State, Command]) -> Folded[State]:
-        if self._closed:
-            raise Gone(self.stream)
+    async def look(self) -> Folded[State]:
+        """Give the state as it is on disk, after everything that was asked before."""
+        return await self._do(_Ask(None, None, (), new_work=False))
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody is at work on it, so that it may be dropped."""
+        return not self._busy
+
+    def has_been_idle(self) -> bool:
+        """Tell whether nobody has asked anything since this question was last put."""
+        was_idle, self._aged = self._aged, not self._busy
+        return was_idle and self._aged
+
+    # Asking
+
+    async def _do(self, ask: _Ask[State, Command]) -> Folded[State]:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        self._aged = False
+        if self._busy:
+            return await self._wait_in_line(ask)
+        self._busy = True
+        try:
+            await self._work([ask])
+        finally:
+            self._rest()
+        return ask.result
+
+    async def _wait_in_line(self, ask: _Ask[State, Command]) -> Folded[State]:
+        if self._mail is None:
+            self._mail = deque()
         if len(self._mail) >= MAX_MAIL:
             raise Overloaded(len(self._mail))
+        ask.answered = trio.Event()
         self._mail.append(ask)
-        self._arrived.set()
         try:
             await ask.answered.wait()
         except trio.Cancelled:
             if ask in self._mail:
                 self._mail.remove(ask)
             raise
-        if isinstance(ask.answer, BaseException):
-            raise ask.answer
-        assert ask.answer is not None  # noqa: S101 - answered
-        return ask.answer
+        return ask.result
 
-    async def look(self) -> Folded[State]:
-        """Give the state as it is on disk, after everything that was asked before."""
-        return await self._post(_Ask(None, None, (), new_work=False))
+    # Working
 
-    def has_been_idle(self) -> bool:
-        """Tell whether nobody has asked anything since this question was last put."""
-        was_idle, self._aged = self._aged, not self._busy and not self._mail
-        return was_idle and self._aged
+    def _rest(self) -> None:
+        """Be idle, unless something is left to do: then a task sees to it."""
+        if not self._mail and not self._snapshot_is_due():
+            self._busy = False
+            return
+        try:
+            self._start(self._work_off)
+        except LogClosed as closed:
+            self._abandon(closed)
 
-    def leave(self) -> None:
-        """End the actor's task, if nobody waits; a successor knows all it knew."""
-        if not self._busy and not self._mail:
-            self._close(Gone(self.stream))
-            self._arrived.set()
+    async def _work_off(self) -> None:
+        """Work until nothing is left to do."""
+        try:
+            while True:
+                if self._snapshot_is_due():
+                    await self._keep_a_snapshot()
+                elif self._mail:
+                    await self._work(self._take(self._mail))
+                else:
+                    break
+        finally:
+            self._abandon(LogClosed("this process is going down"))
 
-    async def run(self) -> None:
-        """Fold the stream and answer asks, until told to leave."""
+    def _abandon(self, reason: LogClosed) -> None:
+        """Leave nobody waiting."""
+        while self._mail:
+            self._mail.popleft().settle(reason)
+        self._mail = None
+        self._busy = False
+
+    async def _work(self, asks: list[_Ask[State, Command]]) -> None:
+        """Do what is asked and answer everybody, whatever happens."""
         try:
             if self.folded is None:
                 self.folded = await self._fold()
-                await self._keep_a_snapshot()
-            self._busy = False
-            while await self._has_mail():
-                self._busy = True
-                await self._handle(self._take())
-                await self._keep_a_snapshot()
-                self._busy = self._aged = False
-        except NoSuchActor as error:
-            self._close(error)
+            await self._handle(asks)
+        except CodecError as error:
+            self._crash(asks, error)  # what is stored cannot be read
+        except (NoSuchActor, EventLogError) as error:
+            _settle_all(asks, error)  # nothing is wrong with the actor
+        except Exception as error:  # noqa: BLE001 - the edge of an actor: it touches nobody else
+            self._crash(asks, error)
         finally:
-            self._close(Gone(self.stream))
+            _settle_all(asks, LogClosed("this process is going down"))
 
-    def _close(self, reason: Exception) -> None:
-        """Take no more mail and settle what is there. In the same stretch nobody can get in."""
-        self._closed = True
-        while self._mail:
-            self._mail.popleft().settle(reason)
+    def _crash(self, asks: list[_Ask[State, Command]], error: Exception) -> None:
+        """Begin again from the log with the next ask."""
+        self.folded = None
+        self._on_crash(self.stream, error)
+        _settle_all(asks, Crashed(f"{self.stream} broke: {error!r}"))
 
-    async def _has_mail(self) -> bool:
-        if not self._mail and not self._closed:
-            self._arrived = trio.Event()
-            await self._arrived.wait()
-        return bool(self._mail)
-
-    def _take(self) -> list[_Ask[State, Command]]:
+    def _take(self, mail: deque[_Ask[State, Command]]) -> list[_Ask[State, Command]]:
         """Take what waits; an ask that writes elsewhere too is taken alone."""
-        taken = [self._mail.popleft()]
-        while self._mail and len(taken) < BATCH and not taken[-1].also and not self._mail[0].also:
-            taken.append(self._mail.popleft())
+        taken = [mail.popleft()]
+        while mail and len(taken) < BATCH and not taken[-1].also and not mail[0].also:
+            taken.append(mail.popleft())
         return taken
 
     # Deciding and writing
 
     async def _handle(self, asks: list[_Ask[State, Command]]) -> None:
-        try:
-            for _ in range(TRIES - 1):
-                try:
-                    return await self._decide_and_append(asks)
-                except Conflict as conflict:
-                    await self._after_conflict(asks, conflict)
-            await self._decide_and_append(asks)
-        except (Conflict, Unavailable) as error:
-            _settle_all(asks, error)  # nothing was written and nothing is wrong with the actor
-        except EventLogError as error:
-            _settle_all(asks, error)
-            raise
-        finally:
-            _settle_all(asks, Gone(self.stream))
+        for last_try in (False,) * (TRIES - 1) + (True,):
+            try:
+                await self._decide_and_append(asks)
+            except Conflict as conflict:
+                if last_try:
+                    raise
+                await self._after_conflict(asks, conflict)
+            else:
+                return
 
     async def _after_conflict(self, asks: list[_Ask[State, Command]], conflict: Conflict) -> None:
         """Fold what others wrote. An ask whose own extra writes conflict hears of it."""
@@ -228,36 +281,38 @@ class Actor(Generic[State, Command, Event]):
 
     async def _decide_and_append(self, asks: list[_Ask[State, Command]]) -> None:
         folded = self.folded
-        assert folded is not None  # noqa: S101 - run() has folded
+        assert folded is not None  # noqa: S101 - it was folded before
         decided: list[_Ask[State, Command]] = []
         events: list[NewEvent] = []
-        also: list[StreamWrite] = []
+        writes: list[StreamWrite] = []
         state = folded.state
         for ask in asks:
+            if ask.answer is not None:
+                continue
             try:
                 state = self._decide(state, ask, events)
-            except Refusal as refusal:
+            except (Refusal, CodecError) as refusal:
                 ask.settle(refusal)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - a bug in the rules hurts only its command
                 ask.settle(Crashed(f"{type(ask.command).__name__} broke {self.stream}: {error!r}"))
-                raise
+                self._on_crash(self.stream, error)
             else:
                 decided.append(ask)
-                also.extend(ask.also)
+                writes.extend(ask.also)
         if events:
             seal = self._decider.is_over(state)
-            write = StreamWrite(self.stream, folded.version, events, folded.scope, seal)
-            also.insert(0, write)
-        if also:
-            new_work = any(ask.new_work for ask in asks)
-            receipt = await self._log.append(Append(also), new_work=new_work)
-            self.folded = folded = self._after(folded, state, receipt.records)
+            writes.append(StreamWrite(self.stream, folded.version, events, folded.scope, seal))
+        if not writes:
+            await trio.lowlevel.cancel_shielded_checkpoint()
+            _settle_all(decided, folded)
+            return
+        new_work = any(ask.new_work for ask in decided)
+        receipt = await self._log.append(Append(writes), new_work=new_work)
+        self.folded = folded = self._after(folded, state, receipt.records)
         try:
-            if also:
-                self._on_change(folded)
+            self._on_change(folded)
         finally:
-            for ask in decided:
-                ask.settle(folded)
+            _settle_all(decided, folded)
 
     def _decide(self, state: State, ask: _Ask[State, Command], events: list[NewEvent]) -> State:
         """Decide one ask on the state so far; add its events, give the state after them."""
@@ -271,21 +326,14 @@ class Actor(Generic[State, Command, Event]):
                     event,
                     event_id=self._new_id(),
                     event_time=event.at,  # type: ignore[attr-defined]
-                    metadata=self._encoded(ask.principal, self._decider.describe(state, after)),
+                    metadata=encoded_metadata(
+                        ask.principal, None, tuple(self._decider.describe(state, after).items())
+                    ),
                 )
             )
             state = after
         events.extend(mine)
         return state
-
-    def _encoded(self, principal: str | None, fields: Mapping[str, FieldValue]) -> bytes:
-        kind = (principal, *fields.values())
-        encoded = self._metadata.get(kind)
-        if encoded is None:
-            if len(self._metadata) > BATCH:
-                self._metadata.clear()
-            encoded = self._metadata[kind] = Metadata(principal=principal, fields=fields).encode()
-        return encoded
 
     def _after(
         self, folded: Folded[State], state: State, records: Sequence[Record]
@@ -306,11 +354,14 @@ class Actor(Generic[State, Command, Event]):
             raise NoSuchActor(self.stream)
         return folded
 
-    async def _keep_a_snapshot(self) -> None:
-        """Keep the state now and then, so that nobody has to fold all of a long stream again."""
+    def _snapshot_is_due(self) -> bool:
         folded = self.folded
-        if folded is None or folded.version < folded.snapshot + SNAPSHOT_EVERY:
-            return
+        return folded is not None and folded.version >= folded.snapshot + SNAPSHOT_EVERY
+
+    async def _keep_a_snapshot(self) -> None:
+        """Keep the state, so that nobody has to fold all of a long stream again."""
+        folded = self.folded
+        assert folded is not None  # noqa: S101 - a snapshot was due
         await self._log.save_snapshot(
             self.stream,
             folded.version,
@@ -321,6 +372,8 @@ class Actor(Generic[State, Command, Event]):
         self.folded = replace(folded, snapshot=folded.version)
 
 
-def _settle_all(asks: Sequence[_Ask[State, Command]], answer: BaseException) -> None:
+def _settle_all(
+    asks: Sequence[_Ask[State, Command]], answer: Folded[State] | BaseException
+) -> None:
     for ask in asks:
         ask.settle(answer)

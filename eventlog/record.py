@@ -7,6 +7,7 @@ asks, so that reading a log, counting it or passing it on to a client decodes no
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -77,6 +78,14 @@ class Metadata:
 
 
 NO_METADATA = Metadata().encode()
+
+
+@lru_cache(maxsize=1024)
+def encoded_metadata(
+    principal: str | None, trace: str | None, fields: tuple[tuple[str, FieldValue], ...]
+) -> bytes:
+    """Give the stored form of metadata; many events have the same."""
+    return Metadata(principal=principal, trace=trace, fields=dict(fields)).encode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -18,7 +18,7 @@ from actors.errors import Fenced, NotNow
 from actors.folded import Folded
 from actors.mailbox import NoSuchActor
 from actors.run.commands import Activate, Finish, Recover, RequestCancel
-from actors.run.core import RUN
+from actors.run.core import RUN, Run
 from actors.run.events import RUN_EVENTS, RunCreated, RunError
 from actors.run.history import History
 from actors.run.status import CancelMode, Outcome
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from actors.run.commands import Deliver, RunCommand
-    from actors.run.core import Run
     from actors.run.events import ChildStarted, RunEvent
     from eventlog.env import Env
     from eventlog.log import EventLog
@@ -57,6 +56,14 @@ class HostLimits:
     sync_wait: float = SYNC_WAIT
     timeout: float | None = None  # the longest that any run may ask for
     progress_items: bool = False  # whether progress is exported as well, for people who read along
+
+
+@dataclass(eq=False, slots=True)
+class _End:
+    """The end of a run that somebody waits for."""
+
+    came: trio.Event = field(default_factory=trio.Event)
+    folded: Folded[Run] | None = None
 
 
 def stream_of(run_id: str) -> str:
@@ -87,7 +94,7 @@ class Host:
         self._waiting: dict[str, deque[str]] = {}  # plugin -> run ids, as many as were accepted
         self._running: Counter[str] = Counter()
         self._executions: dict[str, Execution] = {}
-        self._ends: dict[str, trio.Event] = {}  # of runs whose end somebody waits for
+        self._ends: dict[str, _End] = {}  # of runs whose end somebody waits for
         self._nursery: trio.Nursery | None = None
         self._draining = False
 
@@ -110,16 +117,18 @@ class Host:
 
     async def end_of(self, run_id: str) -> Folded[Run]:
         """Wait for the end of a run."""
-        ended = self._ends.setdefault(run_id, trio.Event())
+        folded = self.runs.peek(stream_of(run_id)) or await self.runs.look(stream_of(run_id))
+        if folded.state.status.is_terminal:
+            await trio.lowlevel.checkpoint()
+            return folded
+        end = self._ends.setdefault(run_id, _End())
         try:
-            folded = await self.runs.look(stream_of(run_id))
-            if folded.state.status.is_terminal:
-                return folded
-            await ended.wait()
+            await end.came.wait()
         finally:
-            if not ended.statistics().tasks_waiting:
+            if not end.came.statistics().tasks_waiting:
                 self._ends.pop(run_id, None)
-        return await self.runs.look(stream_of(run_id))
+        assert end.folded is not None  # noqa: S101 - it came
+        return end.folded
 
     # Taking up
 
@@ -250,7 +259,9 @@ class Host:
         if execution is not None:
             execution.see(run)
         if run.status.is_terminal and run.created.run_id in self._ends:
-            self._ends.pop(run.created.run_id).set()
+            end = self._ends.pop(run.created.run_id)
+            end.folded = folded
+            end.came.set()
         if run.cancel is None or self._nursery is None:
             return
         if run.children:

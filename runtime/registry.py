@@ -1,8 +1,7 @@
-"""The living: actors by stream, started when first asked and let go when idle.
+"""The living: actors by stream, brought to life when first asked and let go when idle.
 
-An actor is nothing that has to be kept: whatever it knows is in the log. One that crashes is
-started again by the next ask; its failure is logged and touches nobody else. Only when the log
-itself fails does everything end, since then nobody knows what is true.
+An actor is nothing that has to be kept: whatever it knows is in the log. One that crashes begins
+again from there with the next ask; its failure is logged and touches nobody else.
 """
 
 from __future__ import annotations
@@ -12,11 +11,11 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import trio
 
-from actors.mailbox import Actor, Gone
+from actors.mailbox import Actor, NoSuchActor
 from eventlog.errors import LogClosed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from actors.decider import Decider
     from actors.folded import Folded
@@ -52,7 +51,8 @@ class Registry(Generic[State, Command, Event]):
         self._on_change = on_change
         self._live: dict[str, Actor[State, Command, Event]] = {}
         self._nursery: trio.Nursery | None = None
-        self.started = 0  # how many actors were started, for those who count
+        self.started = 0  # how many actors came to life
+        self.crashed = 0  # how often one crashed
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Own the actors' tasks until cancelled."""
@@ -70,12 +70,12 @@ class Registry(Generic[State, Command, Event]):
             await self._env.sleep(self._idle / 2)
             for actor in list(self._live.values()):
                 if actor.has_been_idle():
-                    actor.leave()
+                    del self._live[actor.stream]
 
     def plant(self, stream: str, folded: Folded[State]) -> None:
-        """Start an actor whose whole history is known, since it has just been written."""
-        if stream not in self._live and self._nursery is not None:
-            self._start(stream, folded)
+        """Take in an actor whose whole history is known, since it has just been written."""
+        if stream not in self._live:
+            self._make(stream, folded)
 
     async def ask(
         self,
@@ -86,22 +86,22 @@ class Registry(Generic[State, Command, Event]):
         also: Sequence[StreamWrite] = (),
         new_work: bool = False,
     ) -> Folded[State]:
-        """Ask an actor, starting it if need be; one that is just leaving has a successor."""
-        while True:
-            try:
-                return await self._actor(stream).ask(
-                    command, principal=principal, also=also, new_work=new_work
-                )
-            except Gone:
-                await trio.lowlevel.checkpoint()
+        """Ask an actor, bringing it to life if need be."""
+        actor = self._actor(stream)
+        try:
+            return await actor.ask(command, principal=principal, also=also, new_work=new_work)
+        except NoSuchActor:
+            self._forget(actor)
+            raise
 
     async def look(self, stream: str) -> Folded[State]:
         """Give the state of an actor, after everything that was asked before."""
-        while True:
-            try:
-                return await self._actor(stream).look()
-            except Gone:
-                await trio.lowlevel.checkpoint()
+        actor = self._actor(stream)
+        try:
+            return await actor.look()
+        except NoSuchActor:
+            self._forget(actor)
+            raise
 
     def peek(self, stream: str) -> Folded[State] | None:
         """Give what a live actor knows, if there is one."""
@@ -115,35 +115,36 @@ class Registry(Generic[State, Command, Event]):
 
     def _actor(self, stream: str) -> Actor[State, Command, Event]:
         actor = self._live.get(stream)
-        return actor if actor is not None else self._start(stream)
+        return actor if actor is not None else self._make(stream)
 
-    def _start(
+    def _make(
         self, stream: str, folded: Folded[State] | None = None
     ) -> Actor[State, Command, Event]:
-        if self._nursery is None:
-            raise LogClosed("the registry is not running")
         actor = self._live[stream] = Actor(
             self._decider,
             stream,
             log=self._log,
             new_id=self._new_id,
+            start=self._start,
             on_change=self._on_change,
+            on_crash=self._crashed,
             folded=folded,
         )
         self.started += 1
-        self._nursery.start_soon(self._supervise, actor, name=stream)
         return actor
 
-    async def _supervise(self, actor: Actor[State, Command, Event]) -> None:
-        try:
-            await actor.run()
-        except LogClosed:
-            raise
-        except Exception:  # noqa: BLE001 - the edge of an actor; the log's failures went on above
-            _log.exception("the actor of %s crashed; the next ask starts it again", actor.stream)
-        finally:
-            if self._live.get(actor.stream) is actor:
-                del self._live[actor.stream]
+    def _forget(self, actor: Actor[State, Command, Event]) -> None:
+        if actor.is_idle and self._live.get(actor.stream) is actor:
+            del self._live[actor.stream]
+
+    def _start(self, work: Callable[[], Awaitable[None]]) -> None:
+        if self._nursery is None:
+            raise LogClosed("this process is going down")
+        self._nursery.start_soon(work)
+
+    def _crashed(self, stream: str, error: Exception) -> None:
+        self.crashed += 1
+        _log.error("the actor of %s crashed", stream, exc_info=error)
 
     def _new_id(self) -> bytes:
         return self._env.new_id().bytes

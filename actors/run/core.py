@@ -9,8 +9,10 @@ and say what it likes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, Final, assert_never
+
+import msgspec
+from msgspec.structs import replace
 
 from actors.decider import Decider
 from actors.errors import AnsweredOtherwise, Fenced, Invalid, NoSuchQuestion, NotNow
@@ -58,8 +60,7 @@ _NANOSECONDS: Final = 1_000_000_000
 UNANSWERED: Final = object()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class Run(msgspec.Struct, frozen=True, kw_only=True):
     """A run, as far as its rules need to know it."""
 
     created: RunCreated
@@ -78,7 +79,7 @@ class Run:
     exports: int = 0
     marked: tuple[int, ...] = ()
     open_questions: frozenset[str] = frozenset()
-    answers: Mapping[str, Any] = field(default_factory=dict)
+    answers: Mapping[str, Any] = {}
     children: tuple[str, ...] = ()
     asleep_until: int = 0
     error: RunError | None = None

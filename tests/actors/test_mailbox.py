@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -11,12 +11,13 @@ from trio.testing import MockClock
 
 from actors.decider import Decider
 from actors.errors import Refusal
-from actors.mailbox import MAX_MAIL, Actor, Crashed, Gone, NoSuchActor
+from actors.mailbox import MAX_MAIL, Actor, Crashed, NoSuchActor
 from eventlog import (
     Append,
     DiskFull,
     EventLog,
     EventRegistry,
+    LogClosed,
     MemoryStore,
     Overloaded,
     Record,
@@ -91,16 +92,19 @@ class World:
     actor: Actor[int, Count, Counted] = field(init=False)
 
     def start(self) -> None:
-        """Start the actor, or its successor."""
-        self.actor = Actor(
-            COUNTER, "counter/1", log=self.log, new_id=lambda: self.env.new_id().bytes
-        )
-        self.nursery.start_soon(self.run, self.actor)
+        """Bring the actor to life, or its successor."""
+        self.actor = self.make("counter/1")
 
-    async def run(self, actor: Actor[int, Count, Counted]) -> None:
-        """Run the actor; a supervisor would look at its failure."""
-        with suppress(ZeroDivisionError):
-            await actor.run()
+    def make(self, stream: str, **hooks: Any) -> Actor[int, Count, Counted]:
+        """Make an actor of a stream."""
+        return Actor(
+            COUNTER,
+            stream,
+            log=self.log,
+            new_id=lambda: self.env.new_id().bytes,
+            start=self.nursery.start_soon,
+            **hooks,
+        )
 
     @property
     def stored(self) -> list[Record]:
@@ -191,63 +195,138 @@ async def test_the_end_seals_the_stream(autojump_clock: MockClock) -> None:
 
 
 async def test_a_bug_hurts_only_its_command(autojump_clock: MockClock) -> None:
-    """The asker learns of the crash, others are sent to the successor, and it starts afresh."""
+    """The asker learns of the crash, and so does who supervises; the others are answered."""
     async with world() as w:
-        await w.actor.ask(Count(0))
+        crashes: list[str] = []
+        actor = w.make("counter/1", on_crash=lambda *crash: crashes.append(repr(crash)))
+        await actor.ask(Count(0))
         answers = await gather(
-            lambda: w.actor.ask(Count(1)),
-            lambda: w.actor.ask(Count(-1)),
-            lambda: w.actor.ask(Count(1)),
+            lambda: actor.ask(Count(1)),
+            lambda: actor.ask(Count(-1)),
+            lambda: actor.ask(Count(1)),
         )
         assert answers[0] == 2
         assert isinstance(answers[1], Crashed)
-        assert isinstance(answers[2], Gone)
-        w.start()
-        assert (await w.actor.ask(Count(1))).state == 3
+        assert "Count broke counter/1" in str(answers[1])
+        assert answers[2] == 3
+        assert crashes == ["('counter/1', ZeroDivisionError('a bug'))"]
 
 
-async def test_an_idle_actor_can_be_let_go_and_nothing_is_lost(autojump_clock: MockClock) -> None:
-    """Idle twice in a row it may leave; a successor knows all it knew."""
+async def test_a_stream_that_cannot_be_folded_crashes_its_actor_each_time(
+    autojump_clock: MockClock,
+) -> None:
+    """Whoever asks learns it; the log is not touched."""
     async with world() as w:
-        await w.actor.ask(Count(5))
+        odd = example_event()
+        await w.log.append(Append([StreamWrite("counter/1", 1, [odd], "session/1")]))
+        w.start()
+        for _ in range(2):
+            with pytest.raises(Crashed, match="counter/1 broke"):
+                await w.actor.ask(Count(1))
+        assert len(w.stored) == 2
+        assert w.actor.is_idle
+
+
+async def test_who_hears_of_changes_and_fails_begins_again(autojump_clock: MockClock) -> None:
+    """What was written is answered as written, and folded again for the next ask."""
+    async with world() as w:
+
+        def fail(_: object) -> None:
+            raise ZeroDivisionError("deaf")
+
+        actor = w.make("counter/1", on_change=fail)
+        assert (await actor.ask(Count(1))).state == 2
+        assert actor.folded is None
+        assert (await actor.look()).state == 2
+
+
+async def test_an_idle_actor_can_be_dropped_and_nothing_is_lost(autojump_clock: MockClock) -> None:
+    """It has been idle when nobody has asked since it was last looked at."""
+    async with world() as w:
+        assert (await w.actor.ask(Count(5))).state == 6
         assert not w.actor.has_been_idle()
         assert w.actor.has_been_idle()
-        w.actor.leave()
-        with pytest.raises(Gone):
-            await w.actor.ask(Count(1))
+        await w.actor.look()
+        assert not w.actor.has_been_idle()
+        assert w.actor.is_idle
         w.start()
         assert (await w.actor.ask(Count(0))).state == 6
 
 
-async def test_an_actor_with_mail_does_not_leave(autojump_clock: MockClock) -> None:
-    """Whoever asks in time is answered."""
+async def test_an_actor_that_is_asked_is_not_idle(autojump_clock: MockClock) -> None:
+    """Neither while its asker works for it nor while others wait in line."""
     async with world() as w:
         await w.actor.ask(Count(0))
+        w.actor.has_been_idle()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(lambda: w.actor.ask(Count(1)))
+            for _ in range(3):
+                nursery.start_soon(lambda: w.actor.ask(Count(1)))
             await trio.testing.wait_all_tasks_blocked()
+            assert not w.actor.is_idle
             assert not w.actor.has_been_idle()
-            w.actor.leave()
-        assert (await w.actor.ask(Count(0))).state == 2
-        assert not w.actor.has_been_idle()
+            assert not w.actor.has_been_idle()
+        assert (await w.actor.look()).state == 4
+        assert w.actor.is_idle
+
+
+async def test_when_tasks_are_no_more_run_nobody_is_left_waiting(
+    autojump_clock: MockClock,
+) -> None:
+    """Those in line hear that it is over; who is at work finishes it."""
+    async with world() as w:
+        down: list[bool] = []
+
+        def start(work: Callable[[], Any]) -> None:
+            if down:
+                raise LogClosed("going down")
+            w.nursery.start_soon(work)
+
+        actor = Actor(COUNTER, "counter/1", log=w.log, new_id=lambda: bytes(16), start=start)
+        await actor.look()
+        down.append(True)
+        answers = await gather(lambda: actor.ask(Count(1)), actor.look, actor.look)
+        assert answers[0] == 2
+        assert [type(answer) for answer in answers[1:]] == [LogClosed, LogClosed]
+        assert actor.is_idle
+
+
+async def test_a_worker_that_is_cancelled_leaves_nobody_waiting(autojump_clock: MockClock) -> None:
+    """What it had taken and what waits in line is answered: the process is going down."""
+    async with world() as w:
+        answers: list[Any] = []
+
+        async def ask() -> None:
+            try:
+                answers.append((await w.actor.ask(Count(1))).state)
+            except LogClosed as closed:
+                answers.append(closed)
+
+        async with trio.open_nursery() as askers:
+            for _ in range(4):
+                askers.start_soon(ask)
+            await trio.testing.wait_all_tasks_blocked()
+            await trio.sleep(7)  # the first has been answered, the others are being written
+            w.nursery.cancel_scope.cancel()
+        assert len(answers) == 4
+        assert answers[0] == 2
 
 
 async def test_an_actor_without_a_stream_says_so(autojump_clock: MockClock) -> None:
     """Nobody can ask for what was never created."""
     async with world() as w:
-        ghost = Actor(COUNTER, "counter/9", log=w.log, new_id=lambda: b"")
-        w.nursery.start_soon(ghost.run)
         with pytest.raises(NoSuchActor):
-            await ghost.ask(Count(1))
+            await w.make("counter/9").ask(Count(1))
 
 
 async def test_too_much_mail_is_refused(autojump_clock: MockClock) -> None:
     """The mailbox is bounded."""
     async with world() as w:
+        await w.actor.look()
         asks = [lambda: w.actor.ask(Count(0)) for _ in range(MAX_MAIL + 10)]
+        asks.insert(0, lambda: w.actor.ask(Count(1)))
         answers = await gather(*asks)
         assert sum(isinstance(answer, Overloaded) for answer in answers) > 0
-        assert all(answer == 1 or isinstance(answer, Overloaded) for answer in answers)
+        assert all(answer == 2 or isinstance(answer, Overloaded) for answer in answers)
 
 
 async def test_an_ask_that_is_cancelled_before_its_turn_is_not_done(
