@@ -7,14 +7,11 @@ has a name already has its outcome.
 
 from __future__ import annotations
 
-import traceback
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from actors.errors import Invalid
 from actors.run.events import (
     ChildStarted,
     QuestionAsked,
-    RunError,
     SleepBegun,
     StageChanged,
     StepFailed,
@@ -26,7 +23,7 @@ from actors.run.views import export_item_id, item_number
 from eventlog import cbor
 from eventlog.errors import CodecError
 from runtime.contract import ONCE, PluginError, Retry, RunCancelled, StepError
-from runtime.errors import translated
+from runtime.ending import error_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -263,24 +260,3 @@ class CurrentRun:
         if retry_at is None:
             raise error
         await self._execution.sleep_until(retry_at)
-
-
-def error_of(error: BaseException) -> RunError:
-    """Turn an exception of an entry into the error of its run."""
-    if isinstance(error, Invalid):
-        refused = translated(error)
-        return RunError(code=refused.code, message=refused.message)
-    if isinstance(error, PluginError):
-        return RunError(
-            code=error.code,
-            message=error.message,
-            details=error.details,
-            retriable=error.retriable,
-        )
-    last = traceback.extract_tb(error.__traceback__)[-1:]
-    where = {"file": last[0].filename.rpartition("/")[2], "line": last[0].lineno} if last else {}
-    return RunError(
-        code="PLUGIN_ERROR",
-        message=f"{type(error).__name__}: {error}"[:2000],
-        details=where or None,
-    )

@@ -7,7 +7,7 @@ its last outputs and its outcome.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
@@ -15,14 +15,12 @@ import trio
 from actors.errors import Fenced
 from actors.run.commands import Deactivate, Deliver, Finish, RequestCancel
 from actors.run.core import canceled, timed_out
-from actors.run.events import RunError
 from actors.run.outbox import Outbox
 from actors.run.status import CancelIntent, CancelMode, Outcome
 from actors.run.views import item_number
-from eventlog import cbor
-from eventlog.errors import CodecError
-from runtime.contract import PluginError, RunCancelled, RunContext
-from runtime.current_run import CurrentRun, error_of
+from runtime.contract import RunCancelled, RunContext
+from runtime.current_run import CurrentRun
+from runtime.ending import SUCCESS, Ending, ending_of_value, error_of, is_cancellation
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -53,6 +51,9 @@ class Desk(Protocol):
     ) -> Folded[Run]:
         """Ask the run's actor."""
 
+    def start(self, task: Callable[[], Awaitable[None]]) -> None:
+        """Run a task beside the executions."""
+
     async def has_export(self, owner: Run, item_id: str) -> bool:
         """Tell whether an item exists and belongs to the same owner."""
 
@@ -66,12 +67,6 @@ class Desk(Protocol):
         args: dict[str, Any],
     ) -> None:
         """Create a child run in the same append as a delivery of its parent."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Ending:
-    outcome: Outcome
-    error: RunError | None = None
 
 
 class Execution:
@@ -90,7 +85,9 @@ class Execution:
         self._handing_over = trio.StrictFIFOLock()
         self._changed = trio.Event()
         self._room = trio.Event()
-        self._nursery: trio.Nursery | None = None
+        self._helpers: list[trio.CancelScope] = []  # of a flush, an escalation, a deadline
+        self._broken: Exception | None = None
+        self._is_over = False
         self._flushing = False
         self._escalating = False
         self._fenced = False
@@ -101,25 +98,37 @@ class Execution:
 
     async def execute(self) -> None:
         """Call the entry and end the run, unless another activation takes over meanwhile."""
-        async with trio.open_nursery() as nursery:
-            self._nursery = nursery
-            self._look_at(self.run)
-            if self.run.deadline is not None:
-                nursery.start_soon(self._give_up_at, self.run.deadline)
-            ending = await self._call()
-            nursery.cancel_scope.cancel()
-            self._nursery = None  # from here on nothing can be done but to end
-        if self._fenced or self._ended:
-            return
+        self._look_at(self.run)
+        if self.run.deadline is not None:
+            self._start(partial(self._give_up_at, self.run.deadline))
+        ending = await self._call()
+        self._is_over = True
+        for helper in self._helpers:
+            helper.cancel()
         with trio.CancelScope(shield=True):
             await self._end(ending)
 
-    async def _call(self) -> _Ending:
+    def _start(self, helper: Callable[[], Awaitable[None]]) -> None:
+        """Start a task that ends with this execution; if it fails, the run does."""
+        if not self._is_over:
+            scope = trio.CancelScope()
+            self._helpers.append(scope)
+            self._desk.start(partial(self._help, scope, helper))
+
+    async def _help(self, scope: trio.CancelScope, helper: Callable[[], Awaitable[None]]) -> None:
+        with scope:
+            try:
+                await helper()
+            except Exception as error:  # noqa: BLE001 - the edge of a task: it ends its run only
+                self._broken = error
+                self._work.cancel()
+
+    async def _call(self) -> Ending:
         context = RunContext(CurrentRun(self))
         if self.run.deadline is not None:
             left = (self.run.deadline - self.now()) / _NANOSECONDS
             self._work.deadline = trio.current_time() + left
-        ending = _Ending(Outcome.SUCCEEDED)
+        ending = SUCCESS
         with self._work:
             try:
                 args = self._entry.check(self.run.created.args)
@@ -139,8 +148,10 @@ class Execution:
             return self._interrupted()
         return ending
 
-    async def _end(self, ending: _Ending) -> None:
+    async def _end(self, ending: Ending) -> None:
         async with self._handing_over:
+            if self._fenced or self._ended:
+                return
             now = self.now()
             try:
                 if self._draining:
@@ -164,29 +175,26 @@ class Execution:
 
     # How it ends
 
-    def _value_returned(self, value: Any) -> _Ending:  # noqa: ANN401 - whatever an entry returns
-        if isinstance(value, dict) and value.get("ok") is False and "error" in value:
-            return _Ending(Outcome.FAILED, _envelope_error(value["error"]))
-        if value is not None and not self.outbox.marked_a_result:
-            try:
-                cbor.check(value)
-            except CodecError as error:
-                text = f"the value that the entry returned cannot be recorded: {error}"
-                return _Ending(Outcome.FAILED, RunError(code="PLUGIN_ERROR", message=text))
+    def _value_returned(self, value: Any) -> Ending:  # noqa: ANN401 - whatever an entry returns
+        is_result = value is not None and not self.outbox.marked_a_result
+        ending = ending_of_value(value, is_result=is_result)
+        if ending is SUCCESS and is_result:
             number = self.outbox.export("json", value, self.now())
             self.outbox.result((number,), self.now())
-        return _Ending(Outcome.SUCCEEDED)
+        return ending
 
-    def _failed(self, error: Exception) -> _Ending:
-        if _is_cancellation(error):
-            return _Ending(Outcome.CANCELED, canceled(self.cancel_reason))
-        return _Ending(Outcome.FAILED, error_of(_innermost(error)))
+    def _failed(self, error: Exception) -> Ending:
+        if is_cancellation(error):
+            return Ending(Outcome.CANCELED, canceled(self.cancel_reason))
+        return Ending(Outcome.FAILED, error_of(error))
 
-    def _interrupted(self) -> _Ending:
+    def _interrupted(self) -> Ending:
+        if self._broken is not None:
+            return Ending(Outcome.FAILED, error_of(self._broken))
         cancel = self.run.cancel
         if cancel is None or cancel.intent is CancelIntent.TIMEOUT:
-            return _Ending(Outcome.TIMEOUT, timed_out(self.run))
-        return _Ending(Outcome.CANCELED, canceled(cancel.reason))
+            return Ending(Outcome.TIMEOUT, timed_out(self.run))
+        return Ending(Outcome.CANCELED, canceled(cancel.reason))
 
     # What its host tells it
 
@@ -205,13 +213,13 @@ class Execution:
         self._work.cancel()
 
     def _look_at(self, run: Run) -> None:
-        if run.cancel_mode is None or run.status.is_terminal or self._nursery is None:
+        if run.cancel_mode is None or run.status.is_terminal:
             return
         if self._is_asked(CancelMode.INTERRUPT):
             self._work.cancel()
         if not self._escalating:
             self._escalating = True
-            self._nursery.start_soon(self._escalate)
+            self._start(self._escalate)
 
     async def _escalate(self) -> None:
         """Give the entry time to obey, then interrupt it, then end the run without it."""
@@ -228,7 +236,7 @@ class Execution:
         left = (deadline - self.now()) / _NANOSECONDS
         await self._desk.env.sleep(max(0, left) + self._desk.limits.cancel_grace)
         with trio.CancelScope(shield=True):
-            await self._end(_Ending(Outcome.TIMEOUT, timed_out(self.run)))
+            await self._end(Ending(Outcome.TIMEOUT, timed_out(self.run)))
 
     async def _until_asked(self, mode: CancelMode, most: float) -> None:
         """Wait until the run is asked to end in this way, so many seconds at most."""
@@ -241,8 +249,7 @@ class Execution:
 
     def _stop_silently(self) -> None:
         self._fenced = True
-        if self._nursery is not None:
-            self._nursery.cancel_scope.cancel()
+        self._work.cancel()
 
     # What ctx.run needs
 
@@ -271,9 +278,9 @@ class Execution:
 
     def something_waits(self) -> None:
         """See to it that the outbox is flushed soon."""
-        if not self._flushing and self._nursery is not None:
+        if not self._flushing:
             self._flushing = True
-            self._nursery.start_soon(self._flush)
+            self._start(self._flush)
 
     async def has_export(self, item_id: str) -> bool:
         """Tell whether an item exists that this run may refer to."""
@@ -356,27 +363,3 @@ class Execution:
 
     async def _ask(self, command: RunCommand) -> None:
         await self._desk.ask(self.run.created.run_id, command)
-
-
-def _is_cancellation(error: BaseException) -> bool:
-    if isinstance(error, BaseExceptionGroup):
-        return any(map(_is_cancellation, error.exceptions))
-    return isinstance(error, RunCancelled)
-
-
-def _innermost(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
-
-
-def _envelope_error(error: Any) -> RunError:  # noqa: ANN401 - whatever a plugin put there
-    if not isinstance(error, dict):
-        return RunError(code="PLUGIN_ERROR", message=str(error))
-    told = PluginError(
-        str(error.get("code", "PLUGIN_ERROR")),
-        str(error.get("message", "")),
-        details=error.get("details") if isinstance(error.get("details"), dict) else None,
-        retriable=error.get("retriable") is True,
-    )
-    return error_of(told)

@@ -7,6 +7,7 @@ somebody who is not.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, deque
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ import trio
 
 from actors.errors import Fenced, NotNow
 from actors.folded import Folded
-from actors.mailbox import NoSuchActor
+from actors.mailbox import Crashed, NoSuchActor
 from actors.run.commands import Activate, Finish, Recover, RequestCancel
 from actors.run.core import RUN, Run
 from actors.run.events import RUN_EVENTS, RunCreated, RunError
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 CANCEL_GRACE: Final = 5.0  # seconds an entry gets to obey, and again after being interrupted
 SYNC_WAIT: Final = 30.0  # seconds that a caller who wants to wait for the end may wait
 DEFAULT_LIMIT: Final = 1000  # runs at once, on the whole host
+_log = logging.getLogger("perdure.host")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +139,10 @@ class Host:
         taken = position = 0
         while page := await open_runs(position):
             for listed in page:
-                taken += await self._recover(listed.run_id)
+                try:
+                    taken += await self._recover(listed.run_id)
+                except Crashed:
+                    _log.exception("run %s cannot be taken up", listed.run_id)
             position = page[-1].position
         return taken
 
@@ -192,10 +197,25 @@ class Host:
             await self._activate_and_execute(run_id)
         except LogClosed:
             pass  # this host is going down, and the log has said why
+        except Exception as error:  # noqa: BLE001 - the edge of a run: it touches no other
+            _log.exception("run %s broke", run_id)
+            await self._give_up(run_id, error)
         finally:
             self._executions.pop(run_id, None)
             self._running[plugin_id] -= 1
             self._start_ready()
+
+    async def _give_up(self, run_id: str, error: Exception) -> None:
+        """End a run that we ourselves have broken; if that is impossible, leave it as it is."""
+        known = self.runs.peek(stream_of(run_id))
+        try:
+            run = (known or await self.runs.look(stream_of(run_id))).state
+            if run.active:
+                told = RunError(code="INTERNAL", message="Perdure failed; its own log has more")
+                end = Finish(epoch=run.epoch, outcome=Outcome.FAILED, error=told, at=self.env.now())
+                await self.ask(run_id, end)
+        except Exception:  # noqa: BLE001 - the next start takes it up
+            _log.warning("run %s is left as it is: %r", run_id, error)
 
     async def _activate_and_execute(self, run_id: str) -> None:
         known = self.runs.peek(stream_of(run_id)) or await self.runs.look(stream_of(run_id))
@@ -298,6 +318,11 @@ class Host:
             owner.created.principal,
         )
         return same_owner and named[1] <= other.exports
+
+    def start(self, task: Callable[[], Awaitable[None]]) -> None:
+        """Run a task beside the executions."""
+        if self._nursery is not None:
+            self._nursery.start_soon(task)
 
     # Children
 

@@ -1,12 +1,20 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.run.commands import Answer, RequestCancel
-from actors.run.core import RUN
-from actors.run.events import RUN_EVENTS, ExportAppended, ProgressReported, RunEnded
+from actors.run.commands import Activate, Answer, Deliver, Finish, RequestCancel, RunCommand
+from actors.run.core import RUN, Run
+from actors.run.events import (
+    RUN_EVENTS,
+    ExportAppended,
+    ProgressReported,
+    RunEnded,
+    RunEvent,
+)
 from actors.run.status import CancelIntent, CancelMode, Status
 from eventlog import MemoryStore
 from eventlog.store import Bounds
@@ -290,3 +298,63 @@ async def test_a_drain_leaves_runs_for_the_next_host(autojump_clock: MockClock) 
         assert (run.status, run.active) == (Status.RUNNING, False)
     async with world(store) as w:
         assert (await w.end(run_id)).status is Status.SUCCEEDED
+
+
+# What we ourselves break
+
+
+@pytest.mark.parametrize("breaks", [Deliver, Finish, Activate])
+async def test_a_run_that_we_break_touches_no_other(
+    autojump_clock: MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    breaks: type,
+) -> None:
+    """It ends as failed if that is possible, it is logged, and everything else goes on."""
+    async with world() as w:
+        broke: list[RunCommand] = []
+
+        def broken(run: Run, command: RunCommand) -> tuple[RunEvent, ...]:
+            if isinstance(command, breaks) and not broke:
+                broke.append(command)
+                raise ZeroDivisionError("a bug")
+            return RUN.decide(run, command)
+
+        monkeypatch.setattr(w.host.runs, "_decider", replace(RUN, decide=broken))
+        bad = await w.create("steps", n=1)
+        with trio.move_on_after(100):
+            run = await w.end(bad)
+            assert run.status is Status.FAILED
+            assert run.error is not None
+            assert run.error.code in {"INTERNAL", "PLUGIN_ERROR"}
+        assert "a bug" in caplog.text
+        assert (await w.state(bad)).status.is_terminal == (breaks is not Activate)
+        assert (await w.end(await w.create("steps", n=2))).status is Status.SUCCEEDED
+        assert w.host.running == 0
+
+
+async def test_a_run_that_cannot_be_read_stops_no_start(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The others are taken up; what is wrong is logged."""
+    store = MemoryStore()
+    async with world(store) as w:
+        bad = await w.create("nap", seconds=50)
+        good = await w.create("nap", seconds=50)
+        await trio.sleep(1)
+    stream = stream_of(bad)
+    odd = store.read_stream(stream, 0, Bounds()).records[-1]
+    position = store.head().position + 1
+    store.commit(
+        [
+            odd._replace(
+                position=position,
+                version=odd.version + 1,
+                name="run.of-tomorrow",
+                event_id=bytes(16),
+            )
+        ]
+    )
+    async with world(store) as w:
+        assert (await w.end(good)).status is Status.SUCCEEDED
+        assert f"run {bad} cannot be taken up" in caplog.text
