@@ -191,7 +191,7 @@ class Actor(Generic[State, Command, Event]):
         try:
             await ask.answered.wait()
         except trio.Cancelled:
-            if ask in self._mail:
+            if self._mail and ask in self._mail:
                 self._mail.remove(ask)
             raise
         return ask.result
