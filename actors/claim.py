@@ -7,9 +7,10 @@ and never ends before its run has.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, ClassVar, Final
+
+from msgspec import Struct
 
 from eventlog import cbor
 from eventlog.registry import EventRegistry
@@ -19,8 +20,7 @@ SCHEME: Final = "sha256-cbor-1"  # how requests are hashed; stored, so that it c
 
 
 @CLAIM_EVENTS.register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimMade:
+class ClaimMade(Struct, frozen=True, kw_only=True):
     """A key stands for a run, from now on and for a while."""
 
     event_name: ClassVar[str] = "claim.made"

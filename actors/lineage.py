@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Final
+
+from msgspec import Struct
 
 from eventlog.registry import EventRegistry
 
@@ -11,8 +12,7 @@ LINEAGE_EVENTS: Final = EventRegistry()
 
 
 @LINEAGE_EVENTS.register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptTaken:
+class AttemptTaken(Struct, frozen=True, kw_only=True):
     """A run is attempt number so-and-so of its root. The first attempt is the root itself."""
 
     event_name: ClassVar[str] = "lineage.attempt-taken"

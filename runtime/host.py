@@ -98,6 +98,7 @@ class Host:
         self._executions: dict[str, Execution] = {}
         self._ends: dict[str, _End] = {}  # of runs whose end somebody waits for
         self._nursery: trio.Nursery | None = None
+        self._one_less = trio.Event()
         self._draining = False
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -171,6 +172,11 @@ class Host:
         for execution in list(self._executions.values()):
             execution.drain()
 
+    async def settled(self) -> None:
+        """Wait until nothing runs and, unless the host drains, nothing waits for its turn."""
+        while self.running or (self._waiting and not self._draining):
+            await self._one_less.wait()
+
     @property
     def running(self) -> int:
         """How many runs are being executed."""
@@ -204,6 +210,8 @@ class Host:
             self._executions.pop(run_id, None)
             self._running[plugin_id] -= 1
             self._start_ready()
+            self._one_less.set()
+            self._one_less = trio.Event()
 
     async def _give_up(self, run_id: str, error: Exception) -> None:
         """End a run that we ourselves have broken; if that is impossible, leave it as it is."""

@@ -61,7 +61,7 @@ class Entry:
     def check(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Give the arguments that the handler is called with, or raise ValueError."""
         try:
-            checked = msgspec.convert(args, self.arguments, builtin_types=(bytes,))
+            checked = msgspec.convert(args, self.arguments)
         except msgspec.ValidationError as exc:
             raise ValueError(str(exc)) from exc
         return {name: getattr(checked, name) for name in self.arguments.__struct_fields__}

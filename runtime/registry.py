@@ -68,9 +68,16 @@ class Registry(Generic[State, Command, Event]):
         """Look around twice in the time after which an idle actor may go."""
         while True:
             await self._env.sleep(self._idle / 2)
-            for actor in list(self._live.values()):
-                if actor.has_been_idle():
-                    del self._live[actor.stream]
+            self.let_go(lambda actor: actor.has_been_idle())
+
+    def let_go(
+        self,
+        which: Callable[[Actor[State, Command, Event]], bool] = lambda actor: actor.is_idle,
+    ) -> None:
+        """Let go of actors, of all that are idle unless told otherwise."""
+        for actor in list(self._live.values()):
+            if which(actor) and actor.is_idle:
+                del self._live[actor.stream]
 
     def plant(self, stream: str, folded: Folded[State]) -> None:
         """Take in an actor whose whole history is known, since it has just been written."""

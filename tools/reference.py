@@ -117,10 +117,11 @@ def events() -> str:
     for registry in (RUN_EVENTS, CLAIM_EVENTS, LINEAGE_EVENTS):
         for event in registry:
             hints = get_type_hints(event)
+            names = [field.encode_name for field in msgspec.structs.fields(event)]
             lines += [f"## {event.event_name}", "", first_line(event), ""]  # type: ignore[attr-defined]
             lines += table(
                 "field | type",
-                (f"`{f.name}` | {type_name(hints[f.name])}" for f in fields(event)),
+                (f"`{name}` | {type_name(hints[name])}" for name in names),
             )
     return "\n".join(lines).rstrip() + "\n"
 

@@ -6,8 +6,9 @@ upcaster. Times are UTC nanoseconds and come with the command; ids are minted ou
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final
+
+from msgspec import Struct
 
 from actors.run.status import CancelIntent, CancelMode, Outcome
 from eventlog.registry import EventRegistry
@@ -15,8 +16,7 @@ from eventlog.registry import EventRegistry
 RUN_EVENTS: Final = EventRegistry()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunError:
+class RunError(Struct, frozen=True, kw_only=True):
     """Why a run did not succeed. ``retriable`` says that trying again makes sense."""
 
     code: str
@@ -26,8 +26,7 @@ class RunError:
 
 
 @RUN_EVENTS.register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunCreated:
+class RunCreated(Struct, frozen=True, kw_only=True):
     """A run was accepted and waits for its turn."""
 
     event_name: ClassVar[str] = "run.created"
@@ -49,8 +48,7 @@ class RunCreated:
 
 
 @RUN_EVENTS.register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Activated:
+class Activated(Struct, frozen=True, kw_only=True):
     """A host is about to call the entry. The first activation is the start of the run."""
 
     event_name: ClassVar[str] = "run.activated"
@@ -61,8 +59,7 @@ class Activated:
 
 
 @RUN_EVENTS.register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deactivated:
+class Deactivated(Struct, frozen=True, kw_only=True):
     """A host lets go of a run that has not ended: it drains. The activation does not count."""
 
     event_name: ClassVar[str] = "run.deactivated"
@@ -71,8 +68,7 @@ class Deactivated:
 
 
 @RUN_EVENTS.register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProgressReported:
+class ProgressReported(Struct, frozen=True, kw_only=True):
     """How far the work is, from 0.0 to 1.0."""
 
     event_name: ClassVar[str] = "run.progress-reported"
@@ -82,8 +78,7 @@ class ProgressReported:
 
 
 @RUN_EVENTS.register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageChanged:
+class StageChanged(Struct, frozen=True, kw_only=True):
     """What the work is doing now. A label for people, not a status."""
 
     event_name: ClassVar[str] = "run.stage-changed"
@@ -92,8 +87,7 @@ class StageChanged:
     at: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogLine:
+class LogLine(Struct, frozen=True, kw_only=True):
     """One line that the entry logged."""
 
     level: str
@@ -102,8 +96,7 @@ class LogLine:
 
 
 @RUN_EVENTS.register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogBatch:
+class LogBatch(Struct, frozen=True, kw_only=True):
     """Lines that the entry logged, and how many more were dropped before them."""
 
     event_name: ClassVar[str] = "run.log-batch"
@@ -113,8 +106,7 @@ class LogBatch:
 
 
 @RUN_EVENTS.register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportAppended:
+class ExportAppended(Struct, frozen=True, kw_only=True):
     """An output for people. Items of a run are numbered 1, 2, 3 ... and never change.
 
     ``fingerprint`` and ``occurrence`` tell the n-th equal item of an activation, so that the same
@@ -139,8 +131,7 @@ class ExportAppended:
 
 
 @RUN_EVENTS.register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResultMarked:
+class ResultMarked(Struct, frozen=True, kw_only=True):
     """These items, by number, are the result: the newest marking counts."""
 
     event_name: ClassVar[str] = "run.result-marked"
@@ -149,8 +140,7 @@ class ResultMarked:
 
 
 @RUN_EVENTS.register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepRecorded:
+class StepRecorded(Struct, frozen=True, kw_only=True):
     """A durable step has its result, for this and every later activation."""
 
     event_name: ClassVar[str] = "run.step-recorded"
@@ -160,8 +150,7 @@ class StepRecorded:
 
 
 @RUN_EVENTS.register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepFailed:
+class StepFailed(Struct, frozen=True, kw_only=True):
     """A try of a step failed; it will be tried again at ``retry_at``, or (None) not at all."""
 
     event_name: ClassVar[str] = "run.step-failed"
@@ -173,8 +162,7 @@ class StepFailed:
 
 
 @RUN_EVENTS.register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SleepBegun:
+class SleepBegun(Struct, frozen=True, kw_only=True):
     """A durable sleep has its end."""
 
     event_name: ClassVar[str] = "run.sleep-begun"
@@ -184,8 +172,7 @@ class SleepBegun:
 
 
 @RUN_EVENTS.register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuestionAsked:
+class QuestionAsked(Struct, frozen=True, kw_only=True):
     """The run waits for an answer from outside."""
 
     event_name: ClassVar[str] = "run.question-asked"
@@ -196,8 +183,7 @@ class QuestionAsked:
 
 
 @RUN_EVENTS.register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class Answered(Struct, frozen=True, kw_only=True):
     """A question has its answer."""
 
     event_name: ClassVar[str] = "run.answered"
@@ -208,8 +194,7 @@ class Answered:
 
 
 @RUN_EVENTS.register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChildStarted:
+class ChildStarted(Struct, frozen=True, kw_only=True):
     """The run started another run, created in the same append."""
 
     event_name: ClassVar[str] = "run.child-started"
@@ -219,8 +204,7 @@ class ChildStarted:
 
 
 @RUN_EVENTS.register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CancelRequested:
+class CancelRequested(Struct, frozen=True, kw_only=True):
     """Somebody, or the clock, asked the run to end."""
 
     event_name: ClassVar[str] = "run.cancel-requested"
@@ -232,8 +216,7 @@ class CancelRequested:
 
 
 @RUN_EVENTS.register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CancelEscalated:
+class CancelEscalated(Struct, frozen=True, kw_only=True):
     """The run is asked to end in a harder way."""
 
     event_name: ClassVar[str] = "run.cancel-escalated"
@@ -242,8 +225,7 @@ class CancelEscalated:
 
 
 @RUN_EVENTS.register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunEnded:
+class RunEnded(Struct, frozen=True, kw_only=True):
     """The one terminal event: outcome, error and result in one fact. It seals the stream."""
 
     event_name: ClassVar[str] = "run.ended"

@@ -2,13 +2,15 @@
 
 from typing import Final
 
+from tools.bench.actors import MEMORY, REBUILD
 from tools.bench.benchmark import Benchmark
 from tools.bench.eventlog_append import APPEND_MANY, APPEND_ONE
 from tools.bench.eventlog_followers import LIVE_LAG, STALLED
 from tools.bench.eventlog_place import CURSOR, INSTANT
 from tools.bench.eventlog_replay import REPLAY
 from tools.bench.eventlog_scope import SCOPE_BUSY, SCOPE_SMALL
-from tools.bench.runs import RUNS_MANY, RUNS_ONE
+from tools.bench.recovery import RECOVERY
+from tools.bench.runs import RUNS_MANY, RUNS_ONE, RUNS_VERY_MANY
 
 BENCHMARKS: Final[tuple[Benchmark, ...]] = (
     APPEND_MANY,
@@ -21,5 +23,9 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
     INSTANT,
     CURSOR,
     RUNS_MANY,
+    RUNS_VERY_MANY,
     RUNS_ONE,
+    RECOVERY,
+    REBUILD,
+    MEMORY,
 )

@@ -72,8 +72,8 @@ async def _one_after_another(host: Host, runs: Runs, number: int) -> list[float]
     return taken
 
 
-def _many_ours(setting: Setting, each: int) -> Sample:
-    """Keep a hundred runs in flight."""
+def _many_ours(setting: Setting, each: int, in_flight: int) -> Sample:
+    """Keep many runs in flight."""
     with setting.scratch() as directory:
 
         async def main() -> Sample:
@@ -81,17 +81,16 @@ def _many_ours(setting: Setting, each: int) -> Sample:
             async with _service(directory / "log.db") as (host, runs):
                 with Stopwatch() as watch:
                     async with trio.open_nursery() as nursery:
-                        for _ in range(IN_FLIGHT):
+                        for _ in range(in_flight):
                             nursery.start_soon(_one_after_another, host, runs, each)
-                total = each * IN_FLIGHT
+                total = each * in_flight
                 return watch.sample(total, {"commits": host.log.writer.commits / total})
 
         return trio.run(main)
 
 
-def _many_bare(setting: Setting, each: int) -> Sample:
+def _many_bare(setting: Setting, runs: int) -> Sample:
     """Give the bare recorder four events for each run, in batches of a hundred."""
-    runs = each * IN_FLIGHT
     names = [f"run/{number}" for number in range(runs)]
     batches = [
         stored_events(names[i : i + IN_FLIGHT], version, new_events(IN_FLIGHT))
@@ -106,10 +105,13 @@ def _many_bare(setting: Setting, each: int) -> Sample:
 
 
 @contextmanager
-def _many(setting: Setting) -> Iterator[Sides]:
-    """Open the sides of runs-100."""
-    each = setting.size(_RUNS // IN_FLIGHT)
-    yield Sides(partial(_many_ours, setting, each), partial(_many_bare, setting, each))
+def _many(in_flight: int, setting: Setting) -> Iterator[Sides]:
+    """Open the sides of runs-100 and runs-1000."""
+    each = setting.size(_RUNS // in_flight)
+    yield Sides(
+        partial(_many_ours, setting, each, in_flight),
+        partial(_many_bare, setting, each * in_flight),
+    )
 
 
 def _alone_ours(setting: Setting, number: int) -> Sample:
@@ -144,18 +146,24 @@ def _within_reach(ours: Sample, append: Sample) -> dict[str, float]:
     return {"reach": ours.figures["p50"] / (4 * append.figures["p50"] + 2)}
 
 
-RUNS_MANY: Final = Benchmark(
-    name="runs-100",
-    title="runs with one durable step, 100 in flight, from create to their end",
-    baseline="the library's bare recorder given four events a run in batches of 100",
-    prepare=_many,
-    counted="runs",
-    figures=[
-        Figure("commits", "commits per run", Target("<=", 0.2, of="ours")),
-        Figure("cpu_ratio", "cpu, times the recorder's", Target("<=", 25, of="ours")),
-    ],
-    compare=_cpu_ratio,
-)
+def _runs_many(in_flight: int) -> Benchmark:
+    """Give the benchmark of so many runs in flight."""
+    return Benchmark(
+        name=f"runs-{in_flight}",
+        title=f"runs with one durable step, {in_flight:,} in flight, from create to their end",
+        baseline="the library's bare recorder given four events a run in batches of 100",
+        prepare=partial(_many, in_flight),
+        counted="runs",
+        figures=[
+            Figure("commits", "commits per run", Target("<=", 0.2, of="ours")),
+            Figure("cpu_ratio", "cpu, times the recorder's", Target("<=", 25, of="ours")),
+        ],
+        compare=_cpu_ratio,
+    )
+
+
+RUNS_MANY: Final = _runs_many(IN_FLIGHT)
+RUNS_VERY_MANY: Final = _runs_many(10 * IN_FLIGHT)
 RUNS_ONE: Final = Benchmark(
     name="runs-1",
     title="runs with one durable step, one at a time",
