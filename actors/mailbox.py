@@ -229,7 +229,7 @@ class Actor(Generic[State, Command, Event]):
     async def _decide_and_append(self, asks: list[_Ask[State, Command]]) -> None:
         folded = self.folded
         assert folded is not None  # noqa: S101 - run() has folded
-        decided: list[_Ask[State, Command]] = []
+        decided: list[tuple[_Ask[State, Command], Refusal | None]] = []
         events: list[NewEvent] = []
         also: list[StreamWrite] = []
         state = folded.state
@@ -237,12 +237,12 @@ class Actor(Generic[State, Command, Event]):
             try:
                 state = self._decide(state, ask, events)
             except Refusal as refusal:
-                ask.settle(refusal)
+                decided.append((ask, refusal))  # its cause may be in this very append
             except Exception as error:
                 ask.settle(Crashed(f"{type(ask.command).__name__} broke {self.stream}: {error!r}"))
                 raise
             else:
-                decided.append(ask)
+                decided.append((ask, None))
                 also.extend(ask.also)
         if events:
             seal = self._decider.is_over(state)
@@ -256,8 +256,8 @@ class Actor(Generic[State, Command, Event]):
             if also:
                 self._on_change(folded)
         finally:
-            for ask in decided:
-                ask.settle(folded)
+            for ask, refusal in decided:
+                ask.settle(refusal or folded)
 
     def _decide(self, state: State, ask: _Ask[State, Command], events: list[NewEvent]) -> State:
         """Decide one ask on the state so far; add its events, give the state after them."""
