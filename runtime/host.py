@@ -27,7 +27,7 @@ from eventlog.append import StreamWrite
 from eventlog.errors import LogClosed
 from eventlog.record import Metadata
 from runtime.execution import Execution
-from runtime.registry import Registry
+from runtime.registry import IDLE, Registry
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -55,6 +55,7 @@ class HostLimits:
     runs: int = DEFAULT_LIMIT
     cancel_grace: float = CANCEL_GRACE
     sync_wait: float = SYNC_WAIT
+    idle: float = IDLE  # after which an actor that nobody asks is let go
     timeout: float | None = None  # the longest that any run may ask for
     progress_items: bool = False  # whether progress is exported as well, for people who read along
 
@@ -82,7 +83,7 @@ class Host:
         self.limits = limits or HostLimits()
         self.name = str(env.new_id())
         self.runs: Registry[Run, RunCommand, RunEvent] = Registry(
-            RUN, log=log, env=env, on_change=self._changed
+            RUN, log=log, env=env, idle=self.limits.idle, on_change=self._changed
         )
         self._waiting: dict[str, deque[str]] = {}  # plugin -> run ids, as many as were accepted
         self._running: Counter[str] = Counter()
