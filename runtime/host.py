@@ -185,7 +185,6 @@ class Host:
         except LogClosed:
             pass  # this host is going down, and the log has said why
         finally:
-            self._executions.pop(run_id, None)
             self._running[plugin_id] -= 1
             self._start_ready()
 
@@ -214,7 +213,11 @@ class Host:
             if folded.state.status.is_terminal:
                 return  # ended while its history was being read
         execution = self._executions[run_id] = Execution(self, folded, entry, history)
-        await execution.execute()
+        try:
+            await execution.execute()
+        finally:
+            if self._executions.get(run_id) is execution:  # and not the one that took over
+                del self._executions[run_id]
 
     async def _not_ready(self, run_id: str, run: Run) -> None:
         name = f"{run.created.plugin_id}.{run.created.entry_id}"

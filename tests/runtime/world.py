@@ -125,6 +125,13 @@ class Example:
         with trio.CancelScope(shield=shielded):
             await trio.sleep(1000)
 
+    @entry
+    async def guarded(self, ctx: RunContext) -> Any:
+        """Do a step that nothing interrupts, then ask."""
+        with trio.CancelScope(shield=True):
+            await ctx.run.step("guarded", trio.sleep, 10)
+        return await ctx.run.ask({"text": "which?"})
+
     @entry(resumes=False)
     async def fragile(self, ctx: RunContext) -> None:
         """Cannot be called twice."""
