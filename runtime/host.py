@@ -125,11 +125,16 @@ class Host:
     # Taking up
 
     async def recover(self, open_runs: OpenRuns) -> int:
-        """Take up runs that have not ended; give how many will be executed again."""
+        """Take up runs that have not ended; give how many will be executed again.
+
+        What is created from now on, as children of runs just taken up are, has its host: this one.
+        """
+        last = (await self.log.head()).position
         taken = position = 0
         while page := await open_runs(position):
             for listed in page:
-                taken += await self._recover(listed.run_id)
+                if listed.position <= last:
+                    taken += await self._recover(listed.run_id)
             position = page[-1].position
         return taken
 

@@ -8,6 +8,7 @@ from trio.testing import MockClock
 from actors.run.commands import Answer, Recover, RequestCancel
 from actors.run.events import Activated, StepRecorded
 from actors.run.status import Status
+from eventlog import MemoryStore
 from tests.runtime.world import World, world
 
 
@@ -59,3 +60,21 @@ async def test_an_execution_stops_when_its_run_has_ended_without_it(
         assert (await w.end(run_id)).status is Status.CANCELED
         await trio.sleep(0.1)
         assert w.host.running == 0
+
+
+# Recovery
+
+
+async def test_recovery_takes_up_only_what_was_there_before(autojump_clock: MockClock) -> None:
+    """A child that a run starts as soon as it is taken up is not taken up as well."""
+    store = MemoryStore()
+    async with world(store) as w:
+        w.host.drain()
+        parent = await w.create("parent")
+        for _ in range(30):
+            await w.create("nap", seconds=1)
+    async with world(store) as w:
+        await w.end(parent)
+        (child,) = (await w.state(parent)).children
+        await w.end(child)
+        assert len(w.events(child, Activated)) == 1
