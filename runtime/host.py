@@ -140,6 +140,8 @@ class Host:
 
     async def _recover(self, run_id: str) -> bool:
         run = (await self.runs.look(stream_of(run_id))).state
+        if run.created.started_by is not None:
+            await self._cancel_with_its_parent(run_id, run.created.started_by)
         entry = self._entry(run)
         command = Recover(
             resumes=entry is not None and entry.resumes,
@@ -273,14 +275,24 @@ class Host:
             await self.ask(run_id, Recover(resumes=True, compatible=True, at=self.env.now()))
 
     async def _cancel_children(self, run: Run) -> None:
-        for child in run.children:
-            request = RequestCancel(
-                by=self.name,
-                reason="its parent was canceled",
-                mode=run.cancel_mode or CancelMode.COOPERATIVE,
-                at=self.env.now(),
-            )
-            await self.ask(child, request)
+        with suppress(LogClosed):
+            for child in run.children:
+                await self._cancel_child(child, run)
+
+    async def _cancel_with_its_parent(self, child: str, parent: str) -> None:
+        """Cancel a child whose parent was canceled when there was no time left to tell it."""
+        run = (await self.runs.look(stream_of(parent))).state
+        if run.cancel is not None:
+            await self._cancel_child(child, run)
+
+    async def _cancel_child(self, child: str, parent: Run) -> None:
+        request = RequestCancel(
+            by=self.name,
+            reason="its parent was canceled",
+            mode=parent.cancel_mode or CancelMode.COOPERATIVE,
+            at=self.env.now(),
+        )
+        await self.ask(child, request)
 
     async def has_export(self, owner: Run, item_id: str) -> bool:
         """Tell whether an item exists and belongs to the same owner."""
@@ -322,6 +334,7 @@ class Host:
             task_id=parent.created.task_id,
             trace_id=parent.created.trace_id,
             session_id=parent.created.session_id,
+            started_by=parent.created.run_id,
         )
         await self.ask(parent.created.run_id, command, also=[self.creation(created)])
         self.dispatch(started.child_run_id, plugin_id)

@@ -46,6 +46,7 @@ class RunCreated:
     session_id: str | None = None
     idempotency_key: str | None = None
     timeout: float | None = None  # seconds, counted from the first activation
+    started_by: str | None = None  # the run whose entry started it, and with which it is canceled
 
 
 @RUN_EVENTS.register

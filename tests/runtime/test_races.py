@@ -6,9 +6,9 @@ import trio
 from trio.testing import MockClock
 
 from actors.run.commands import Answer, Recover, RequestCancel
-from actors.run.events import Activated, StepRecorded
+from actors.run.events import Activated, RunEnded, StepRecorded
 from actors.run.status import Status
-from eventlog import MemoryStore
+from eventlog import LogClosed, MemoryStore
 from tests.runtime.world import World, world
 
 
@@ -78,3 +78,29 @@ async def test_recovery_takes_up_only_what_was_there_before(autojump_clock: Mock
         (child,) = (await w.state(parent)).children
         await w.end(child)
         assert len(w.events(child, Activated)) == 1
+
+
+async def test_a_canceled_parents_children_are_canceled_after_a_crash(
+    autojump_clock: MockClock,
+) -> None:
+    """Whenever the crash comes: also when the parent has ended and nobody told its children."""
+    ended_before_the_crash = 0
+    for moment in range(1, 40):
+        store = MemoryStore()
+        try:
+            with trio.CancelScope() as life:
+                async with world(store, idle=0.1) as w:
+                    parent = await w.create("parent")
+                    await trio.sleep(1)
+                    (child,) = (await w.state(parent)).children
+                    await trio.sleep(1)  # the child's actor leaves; to come back takes its time
+                    life.deadline = trio.current_time() + moment * 0.0005
+                    await w.host.ask(parent, RequestCancel(by="b", at=1))
+                    await trio.sleep_forever()
+        except* LogClosed:
+            pass  # an actor at work found the log closed
+        ended_before_the_crash += len(w.events(parent, RunEnded))
+        async with world(store) as w:
+            outcome = (await w.end(parent)).status
+            assert (await w.end(child)).status is outcome
+    assert 0 < ended_before_the_crash < 39
