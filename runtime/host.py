@@ -88,7 +88,7 @@ class Host:
         self._waiting: dict[str, deque[str]] = {}  # plugin -> run ids, as many as were accepted
         self._running: Counter[str] = Counter()
         self._executions: dict[str, Execution] = {}
-        self._ends: dict[str, trio.Event] = {}  # of runs whose end somebody waits for
+        self._ends: dict[str, list[trio.Event]] = {}  # one for each who waits for a run's end
         self._nursery: trio.Nursery | None = None
         self._draining = False
 
@@ -111,15 +111,18 @@ class Host:
 
     async def end_of(self, run_id: str) -> Folded[Run]:
         """Wait for the end of a run."""
-        ended = self._ends.setdefault(run_id, trio.Event())
+        ended = trio.Event()
+        waiting = self._ends.setdefault(run_id, [])
+        waiting.append(ended)
         try:
             folded = await self.runs.look(stream_of(run_id))
             if folded.state.status.is_terminal:
                 return folded
             await ended.wait()
         finally:
-            if not ended.statistics().tasks_waiting:
-                self._ends.pop(run_id, None)
+            waiting.remove(ended)
+            if not waiting:
+                del self._ends[run_id]
         return await self.runs.look(stream_of(run_id))
 
     # Taking up
@@ -260,8 +263,9 @@ class Host:
         execution = self._executions.get(run.created.run_id)
         if execution is not None:
             execution.see(run)
-        if run.status.is_terminal and run.created.run_id in self._ends:
-            self._ends.pop(run.created.run_id).set()
+        if run.status.is_terminal:
+            for ended in self._ends.get(run.created.run_id, ()):
+                ended.set()
         if run.cancel is None or self._nursery is None:
             return
         if run.children:

@@ -104,3 +104,31 @@ async def test_a_canceled_parents_children_are_canceled_after_a_crash(
             outcome = (await w.end(parent)).status
             assert (await w.end(child)).status is outcome
     assert 0 < ended_before_the_crash < 39
+
+
+# Waiting for the end
+
+
+async def test_whoever_waits_for_an_end_hears_of_it(autojump_clock: MockClock) -> None:
+    """Also when another who waited gives up at the moment one begins to wait."""
+    async with world(idle=1) as w:
+        run_id = await w.create("nap", seconds=50)
+        async with trio.open_nursery() as nursery:
+            with trio.CancelScope() as first:
+                nursery.start_soon(cancel_after, 10, first)
+                nursery.start_soon(end_after, 10, w, run_id)
+                await w.end(run_id)
+
+
+async def cancel_after(seconds: float, scope: trio.CancelScope) -> None:
+    """Give up while somebody else looks at the run, whose actor has to be started for that."""
+    await trio.sleep(seconds)
+    await trio.testing.wait_all_tasks_blocked()
+    scope.cancel()
+
+
+async def end_after(seconds: float, w: World, run_id: str) -> None:
+    """Begin to wait later."""
+    await trio.sleep(seconds)
+    with trio.fail_after(1000):
+        await w.host.end_of(run_id)
