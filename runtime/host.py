@@ -24,7 +24,7 @@ from actors.run.history import History
 from actors.run.status import CancelMode, Outcome
 from actors.run.views import item_number
 from eventlog.append import StreamWrite
-from eventlog.errors import LogClosed
+from eventlog.errors import LogClosed, Unavailable
 from eventlog.record import Metadata
 from runtime.execution import Execution
 from runtime.registry import IDLE, Registry
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 CANCEL_GRACE: Final = 5.0  # seconds an entry gets to obey, and again after being interrupted
 SYNC_WAIT: Final = 30.0  # seconds that a caller who wants to wait for the end may wait
+BUSY_PAUSE: Final = 0.01  # seconds between two tries to ask a run that is asked too much
 DEFAULT_LIMIT: Final = 1000  # runs at once, on the whole host
 
 
@@ -106,8 +107,14 @@ class Host:
     async def ask(
         self, run_id: str, command: RunCommand, *, also: Sequence[StreamWrite] = ()
     ) -> Folded[Run]:
-        """Ask a run."""
-        return await self.runs.ask(stream_of(run_id), command, principal=self.name, also=also)
+        """Ask a run, as long as it takes: what a host has to say is not for others to do later."""
+        while True:
+            try:
+                return await self.runs.ask(
+                    stream_of(run_id), command, principal=self.name, also=also
+                )
+            except Unavailable:
+                await self.env.sleep(BUSY_PAUSE)
 
     async def end_of(self, run_id: str) -> Folded[Run]:
         """Wait for the end of a run."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 import trio
 from trio.testing import MockClock
 
+from actors.mailbox import MAX_MAIL
 from actors.run.commands import Answer, Recover, RequestCancel
 from actors.run.events import Activated, RunEnded, StepRecorded
 from actors.run.status import Status
-from eventlog import LogClosed, MemoryStore
+from eventlog import DiskFull, LogClosed, MemoryStore
+from runtime.host import stream_of
+from tests.actors.test_mailbox import Moody
 from tests.runtime.world import World, world
 
 
@@ -132,3 +135,25 @@ async def end_after(seconds: float, w: World, run_id: str) -> None:
     await trio.sleep(seconds)
     with trio.fail_after(1000):
         await w.host.end_of(run_id)
+
+
+# Trouble that is not the host's end
+
+
+async def test_a_run_that_is_asked_too_much_does_not_bring_the_host_down(
+    autojump_clock: MockClock,
+) -> None:
+    """Its execution waits until there is room in the mailbox."""
+    store = Moody()
+    async with world(store) as w:
+        run_id = await w.create("slow_exports", n=3)
+        await trio.sleep(0.5)
+        store.error = DiskFull("full")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(w.host.ask, run_id, RequestCancel(by="b", at=1))
+            await trio.testing.wait_all_tasks_blocked()
+            for _ in range(MAX_MAIL):
+                nursery.start_soon(w.host.runs.look, stream_of(run_id))
+            await trio.sleep(2)
+            store.error = None
+        await w.end(run_id)
