@@ -199,7 +199,7 @@ class Host:
     async def _execute(self, run_id: str, plugin_id: str) -> None:
         try:
             await self._activate_and_execute(run_id)
-        except LogClosed:
+        except* LogClosed:
             pass  # this host is going down, and the log has said why
         finally:
             self._running[plugin_id] -= 1

@@ -157,3 +157,11 @@ async def test_a_run_that_is_asked_too_much_does_not_bring_the_host_down(
             await trio.sleep(2)
             store.error = None
         await w.end(run_id)
+
+
+async def test_a_host_may_be_left_while_its_runs_speak(autojump_clock: MockClock) -> None:
+    """What is on its way is given up without a word."""
+    for moment in range(20):
+        async with world() as w:
+            await w.create("slow_exports", n=3)
+            await trio.sleep(1.05 + moment * 0.0005)
