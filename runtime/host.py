@@ -239,10 +239,9 @@ class Host:
     async def _not_ready(self, run_id: str, run: Run) -> None:
         name = f"{run.created.plugin_id}.{run.created.entry_id}"
         error = RunError(code="NOT_READY", message=f"{name} is not loaded", retriable=True)
-        await self.ask(
-            run_id,
-            Finish(epoch=run.epoch, outcome=Outcome.FAILED, error=error, at=self.env.now()),
-        )
+        finish = Finish(epoch=run.epoch, outcome=Outcome.FAILED, error=error, at=self.env.now())
+        with suppress(Fenced):  # canceled meanwhile
+            await self.ask(run_id, finish)
 
     async def _history(self, run_id: str) -> History:
         history, version = History(), 0

@@ -165,3 +165,14 @@ async def test_a_host_may_be_left_while_its_runs_speak(autojump_clock: MockClock
         async with world() as w:
             await w.create("slow_exports", n=3)
             await trio.sleep(1.05 + moment * 0.0005)
+
+
+async def test_an_entry_that_is_not_loaded_may_be_canceled_meanwhile(
+    autojump_clock: MockClock,
+) -> None:
+    """The host finds that the run has ended, and goes on."""
+    async with world() as w:
+        run_id = await w.create("nowhere")
+        run = await w.end(run_id)
+        await w.host._not_ready(run_id, run)
+        assert len(w.events(run_id, RunEnded)) == 1
