@@ -23,7 +23,7 @@ from actors.errors import Refusal
 from actors.folded import Folded
 from actors.folding import Streams, fold_rest, fold_stream
 from eventlog.append import Append, StreamWrite
-from eventlog.errors import Conflict, EventLogError, Overloaded, Unavailable
+from eventlog.errors import Conflict, EventLogError, LogClosed, Overloaded, Unavailable
 from eventlog.record import Metadata
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class NoSuchActor(Exception):
 
 
 class Crashed(Exception):
-    """The actor's own rules failed on this command. It starts again from the log."""
+    """The actor's own rules failed, on this command or on what its stream holds."""
 
 
 class Log(Streams, Protocol):
@@ -176,6 +176,11 @@ class Actor(Generic[State, Command, Event]):
                 self._busy = self._aged = False
         except NoSuchActor as error:
             self._close(error)
+        except Exception as error:
+            if self.folded is None:  # a successor would fare no better, so nobody is sent there
+                known = isinstance(error, LogClosed | Unavailable)
+                self._close(error if known else Crashed(f"{self.stream} is unreadable: {error!r}"))
+            raise
         finally:
             self._close(Gone(self.stream))
 

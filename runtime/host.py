@@ -7,6 +7,7 @@ somebody who is not.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, deque
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ import trio
 
 from actors.errors import Fenced, NotNow
 from actors.folded import Folded
-from actors.mailbox import NoSuchActor
+from actors.mailbox import Crashed, NoSuchActor
 from actors.run.commands import Activate, Finish, Recover, RequestCancel
 from actors.run.core import RUN
 from actors.run.events import RUN_EVENTS, RunCreated, RunError
@@ -47,6 +48,9 @@ CANCEL_GRACE: Final = 5.0  # seconds an entry gets to obey, and again after bein
 SYNC_WAIT: Final = 30.0  # seconds that a caller who wants to wait for the end may wait
 BUSY_PAUSE: Final = 0.01  # seconds between two tries to ask a run that is asked too much
 DEFAULT_LIMIT: Final = 1000  # runs at once, on the whole host
+
+
+_log = logging.getLogger("perdure.host")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +153,13 @@ class Host:
         return taken
 
     async def _recover(self, run_id: str) -> bool:
+        try:
+            return await self._take_up(run_id)
+        except Crashed:  # logged by the registry, with its cause
+            _log.error("run %s cannot be taken up; it is left as it is", run_id)
+            return False
+
+    async def _take_up(self, run_id: str) -> bool:
         run = (await self.runs.look(stream_of(run_id))).state
         if run.created.started_by is not None:
             await self._cancel_with_its_parent(run_id, run.created.started_by)

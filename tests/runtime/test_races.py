@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+
+import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.mailbox import MAX_MAIL
+from actors.mailbox import MAX_MAIL, Crashed
 from actors.run.commands import Answer, Recover, RequestCancel
 from actors.run.events import Activated, RunEnded, StepRecorded
 from actors.run.status import Status
@@ -176,3 +179,20 @@ async def test_an_entry_that_is_not_loaded_may_be_canceled_meanwhile(
         run = await w.end(run_id)
         await w.host._not_ready(run_id, run)
         assert len(w.events(run_id, RunEnded)) == 1
+
+
+async def test_a_run_that_cannot_be_read_is_nobody_elses_trouble(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever asks for it is told at once; the host starts, and executes the others."""
+    store = MemoryStore()
+    async with world(store) as w:
+        ids = [await w.create("nap", seconds=10) for _ in range(2)]
+        await trio.sleep(1)
+    stored = store._streams[stream_of(ids[0])]
+    stored[1] = stored[1]._replace(name="run.of-another-release")
+    with caplog.at_level(logging.CRITICAL):
+        async with world(store) as w:
+            assert (await w.end(ids[1])).status is Status.SUCCEEDED
+            with trio.fail_after(1), pytest.raises(Crashed):
+                await w.state(ids[0])
