@@ -238,8 +238,8 @@ class Host:
         if folded.state.epoch > 1:
             history = await self._history(run_id)
             folded = await self.runs.look(stream_of(run_id))
-            if folded.state.status.is_terminal:
-                return  # ended while its history was being read
+        if folded.state.status.is_terminal or folded.state.epoch != activate.epoch:
+            return  # ended or taken over while its history was being read
         execution = self._executions[run_id] = Execution(self, folded, entry, history)
         try:
             await execution.execute()

@@ -54,6 +54,22 @@ async def test_the_execution_that_took_over_hears_what_happens(autojump_clock: M
         assert (await w.end(run_id)).status is Status.SUCCEEDED
 
 
+async def test_an_activation_that_is_overtaken_does_not_execute(autojump_clock: MockClock) -> None:
+    """Overtaken while it read the history, it does not take itself for its successor."""
+    async with world() as w:
+        run_id = await w.create("guarded")
+        await trio.sleep(1)
+        w.host.dispatch(run_id, "test")
+        for _ in range(100):
+            await trio.sleep(0.0001)
+            if (await w.state(run_id)).epoch == 2:
+                w.host.dispatch(run_id, "test")
+                break
+        await trio.sleep(100)
+        assert len(w.events(run_id, Activated)) == 3
+        assert len(w.events(run_id, StepRecorded)) == 1
+
+
 async def test_an_execution_stops_when_its_run_has_ended_without_it(
     autojump_clock: MockClock,
 ) -> None:
