@@ -75,6 +75,15 @@ async def fold_rest(
             return folded
 
 
+def fold_events(
+    decider: Decider[State, Command, Event], events: Sequence[Event], last: Record
+) -> Folded[State]:
+    """Fold all events of a stream, decoded already, the last of which is this record's."""
+    state = decider.replay(events)
+    assert state is not None  # noqa: S101 - a stream has events
+    return _folded(state, last, snapshot=0)
+
+
 def _onto(
     decider: Decider[State, Command, Event],
     folded: Folded[State] | None,

@@ -50,7 +50,7 @@ class NoSuchActor(Exception):
 
 
 class Crashed(Exception):
-    """The actor's own rules failed on this command, or on its stream. Nothing was written."""
+    """The actor's own rules failed, on this command or on what its stream holds."""
 
 
 class Log(Streams, Protocol):
@@ -282,7 +282,7 @@ class Actor(Generic[State, Command, Event]):
     async def _decide_and_append(self, asks: list[_Ask[State, Command]]) -> None:
         folded = self.folded
         assert folded is not None  # noqa: S101 - it was folded before
-        decided: list[_Ask[State, Command]] = []
+        decided: list[tuple[_Ask[State, Command], Exception | None]] = []
         events: list[NewEvent] = []
         writes: list[StreamWrite] = []
         state = folded.state
@@ -292,27 +292,28 @@ class Actor(Generic[State, Command, Event]):
             try:
                 state = self._decide(state, ask, events)
             except (Refusal, CodecError) as refusal:
-                ask.settle(refusal)
+                decided.append((ask, refusal))  # its cause may be in this very append
             except Exception as error:  # noqa: BLE001 - a bug in the rules hurts only its command
                 ask.settle(Crashed(f"{type(ask.command).__name__} broke {self.stream}: {error!r}"))
                 self._on_crash(self.stream, error)
             else:
-                decided.append(ask)
+                decided.append((ask, None))
                 writes.extend(ask.also)
         if events:
             seal = self._decider.is_over(state)
             writes.append(StreamWrite(self.stream, folded.version, events, folded.scope, seal))
-        if not writes:
+        if writes:
+            new_work = any(ask.new_work for ask in asks)
+            receipt = await self._log.append(Append(writes), new_work=new_work)
+            self.folded = folded = self._after(folded, state, receipt.records)
+        else:
             await trio.lowlevel.cancel_shielded_checkpoint()
-            _settle_all(decided, folded)
-            return
-        new_work = any(ask.new_work for ask in decided)
-        receipt = await self._log.append(Append(writes), new_work=new_work)
-        self.folded = folded = self._after(folded, state, receipt.records)
         try:
-            self._on_change(folded)
+            if writes:
+                self._on_change(folded)
         finally:
-            _settle_all(decided, folded)
+            for ask, refused in decided:
+                ask.settle(refused or folded)
 
     def _decide(self, state: State, ask: _Ask[State, Command], events: list[NewEvent]) -> State:
         """Decide one ask on the state so far; add its events, give the state after them."""

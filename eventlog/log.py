@@ -174,6 +174,15 @@ class EventLog:
         bounds = _bounds(at, limit)
         return self._page(await self.in_thread(self.store.read_stream, stream, after, bounds), at)
 
+    async def read_streams(self, streams: Sequence[str], *, limit: int) -> list[Page]:
+        """Read the first few records of each of several streams, all in one go."""
+        bounds = _bounds(None, limit)
+
+        def read() -> list[StoredPage]:
+            return [self.store.read_stream(stream, 0, bounds) for stream in streams]
+
+        return [self._page(page, None) for page in await self.in_thread(read)]
+
     async def read_where(self, where: Filter, after: int, bounds: Bounds) -> StoredPage:
         """Read a page by the index that suits a filter. The filter is not applied."""
         if where.only_stream is not None:

@@ -200,8 +200,8 @@ class Execution:
 
     def see(self, run: Run) -> None:
         """Learn what has become of the run: an answer, a cancel request, its end."""
-        if run.epoch != self.epoch and not self._ended:
-            self._stop_silently()
+        if run.epoch != self.epoch or run.status.is_terminal:
+            self._stop_silently()  # another is in charge, or nobody any more
         self.run = run
         self._changed.set()
         self._changed = trio.Event()
@@ -357,9 +357,10 @@ class Execution:
         try:
             with trio.CancelScope(shield=True):
                 await ask()
-        except Fenced:
+        except Fenced as fenced:
             self._stop_silently()
-            await trio.sleep_forever()
+            await trio.lowlevel.checkpoint()  # where the entry stops, unless it shields itself
+            raise RunCancelled(str(fenced)) from fenced
 
     async def _ask(self, command: RunCommand) -> None:
         await self._desk.ask(self.run.created.run_id, command)

@@ -1,8 +1,8 @@
-"""The host: it executes runs, so many at a time, and takes up those of a host that is gone.
+"""The host: it executes runs, so many at a time.
 
 A run is activated only when its entry is about to be called; until then it waits, visible as
-queued. With one writer per log the host is alone, so whatever it finds alive at start-up belongs to
-somebody who is not.
+queued. With one writer per log the host is alone, so whatever is found alive at start-up belongs to
+a host that is gone (``runtime.recovery``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import trio
 
 from actors.errors import Fenced, NotNow
 from actors.folded import Folded
-from actors.mailbox import Crashed, NoSuchActor
+from actors.mailbox import NoSuchActor
 from actors.run.commands import Activate, Finish, Recover, RequestCancel
 from actors.run.core import RUN, Run
 from actors.run.events import RUN_EVENTS, RunCreated, RunError
@@ -25,10 +25,10 @@ from actors.run.history import History
 from actors.run.status import CancelMode, Outcome
 from actors.run.views import item_number
 from eventlog.append import StreamWrite
-from eventlog.errors import LogClosed
+from eventlog.errors import LogClosed, Unavailable
 from eventlog.record import Metadata
 from runtime.execution import Execution
-from runtime.registry import Registry
+from runtime.registry import IDLE, Registry
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -38,13 +38,12 @@ if TYPE_CHECKING:
     from eventlog.env import Env
     from eventlog.log import EventLog
     from eventlog.record import Record
-    from runtime.directory import Listed
     from runtime.plugin import Entry, Plugin
-
-    OpenRuns = Callable[[int], Awaitable[Sequence[Listed]]]  # a page after a position
 
 CANCEL_GRACE: Final = 5.0  # seconds an entry gets to obey, and again after being interrupted
 SYNC_WAIT: Final = 30.0  # seconds that a caller who wants to wait for the end may wait
+BUSY_PAUSE: Final = 0.01  # seconds between two tries to ask a run that is asked too much
+MAX_HISTORIES: Final = 10_000
 DEFAULT_LIMIT: Final = 1000  # runs at once, on the whole host
 _log = logging.getLogger("perdure.host")
 
@@ -56,6 +55,7 @@ class HostLimits:
     runs: int = DEFAULT_LIMIT
     cancel_grace: float = CANCEL_GRACE
     sync_wait: float = SYNC_WAIT
+    idle: float = IDLE  # after which an actor that nobody asks is let go
     timeout: float | None = None  # the longest that any run may ask for
     progress_items: bool = False  # whether progress is exported as well, for people who read along
 
@@ -91,12 +91,13 @@ class Host:
         self.limits = limits or HostLimits()
         self.name = str(env.new_id())
         self.runs: Registry[Run, RunCommand, RunEvent] = Registry(
-            RUN, log=log, env=env, on_change=self._changed
+            RUN, log=log, env=env, idle=self.limits.idle, on_change=self._changed
         )
         self._waiting: dict[str, deque[str]] = {}  # plugin -> run ids, as many as were accepted
         self._running: Counter[str] = Counter()
         self._executions: dict[str, Execution] = {}
-        self._ends: dict[str, _End] = {}  # of runs whose end somebody waits for
+        self._histories: dict[str, History] = {}  # of runs that wait; at most MAX_HISTORIES
+        self._ends: dict[str, list[_End]] = {}  # one for each who waits for a run's end
         self._nursery: trio.Nursery | None = None
         self._one_less = trio.Event()
         self._draining = False
@@ -115,8 +116,14 @@ class Host:
     async def ask(
         self, run_id: str, command: RunCommand, *, also: Sequence[StreamWrite] = ()
     ) -> Folded[Run]:
-        """Ask a run."""
-        return await self.runs.ask(stream_of(run_id), command, principal=self.name, also=also)
+        """Ask a run, as long as it takes: what a host has to say is not for others to do later."""
+        while True:
+            try:
+                return await self.runs.ask(
+                    stream_of(run_id), command, principal=self.name, also=also
+                )
+            except Unavailable:
+                await self.env.sleep(BUSY_PAUSE)
 
     async def end_of(self, run_id: str) -> Folded[Run]:
         """Wait for the end of a run."""
@@ -124,42 +131,24 @@ class Host:
         if folded.state.status.is_terminal:
             await trio.lowlevel.checkpoint()
             return folded
-        end = self._ends.setdefault(run_id, _End())
+        end = _End()
+        waiting = self._ends.setdefault(run_id, [])
+        waiting.append(end)
         try:
             await end.came.wait()
         finally:
-            if not end.came.statistics().tasks_waiting:
-                self._ends.pop(run_id, None)
+            waiting.remove(end)
+            if not waiting:
+                del self._ends[run_id]
         assert end.folded is not None  # noqa: S101 - it came
         return end.folded
 
     # Taking up
 
-    async def recover(self, open_runs: OpenRuns) -> int:
-        """Take up runs that have not ended; give how many will be executed again."""
-        taken = position = 0
-        while page := await open_runs(position):
-            for listed in page:
-                try:
-                    taken += await self._recover(listed.run_id)
-                except Crashed:
-                    _log.exception("run %s cannot be taken up", listed.run_id)
-            position = page[-1].position
-        return taken
-
-    async def _recover(self, run_id: str) -> bool:
-        run = (await self.runs.look(stream_of(run_id))).state
-        entry = self._entry(run)
-        command = Recover(
-            resumes=entry is not None and entry.resumes,
-            compatible=self._is_compatible(run),
-            at=self.env.now(),
-        )
-        run = (await self.ask(run_id, command)).state
-        if run.status.is_terminal:
-            return False
-        self.dispatch(run_id, run.created.plugin_id)
-        return True
+    def remember(self, run_id: str, history: History) -> None:
+        """Keep the history of a run that waits for its turn, so as not to read it again."""
+        if len(self._histories) < MAX_HISTORIES:
+            self._histories[run_id] = history
 
     def dispatch(self, run_id: str, plugin_id: str) -> None:
         """Execute a run when its turn comes."""
@@ -207,7 +196,6 @@ class Host:
             _log.exception("run %s broke", run_id)
             await self._give_up(run_id, error)
         finally:
-            self._executions.pop(run_id, None)
             self._running[plugin_id] -= 1
             self._start_ready()
             self._one_less.set()
@@ -243,22 +231,25 @@ class Host:
         if entry is None:
             await self._not_ready(run_id, folded.state)
             return
-        history = History()
-        if folded.state.epoch > 1:
+        history = self._histories.pop(run_id, None)
+        if history is None and folded.state.epoch > 1:
             history = await self._history(run_id)
             folded = await self.runs.look(stream_of(run_id))
-            if folded.state.status.is_terminal:
-                return  # ended while its history was being read
-        execution = self._executions[run_id] = Execution(self, folded, entry, history)
-        await execution.execute()
+        if folded.state.status.is_terminal or folded.state.epoch != activate.epoch:
+            return  # ended or taken over while its history was being read
+        execution = self._executions[run_id] = Execution(self, folded, entry, history or History())
+        try:
+            await execution.execute()
+        finally:
+            if self._executions.get(run_id) is execution:  # and not the one that took over
+                del self._executions[run_id]
 
     async def _not_ready(self, run_id: str, run: Run) -> None:
         name = f"{run.created.plugin_id}.{run.created.entry_id}"
         error = RunError(code="NOT_READY", message=f"{name} is not loaded", retriable=True)
-        await self.ask(
-            run_id,
-            Finish(epoch=run.epoch, outcome=Outcome.FAILED, error=error, at=self.env.now()),
-        )
+        finish = Finish(epoch=run.epoch, outcome=Outcome.FAILED, error=error, at=self.env.now())
+        with suppress(Fenced):  # canceled meanwhile
+            await self.ask(run_id, finish)
 
     async def _history(self, run_id: str) -> History:
         history, version = History(), 0
@@ -274,7 +265,13 @@ class Host:
         plugin = self.plugins.get(run.created.plugin_id)
         return plugin.entries.get(run.created.entry_id) if plugin is not None else None
 
-    def _is_compatible(self, run: Run) -> bool:
+    def resumes(self, run: Run) -> bool:
+        """Tell whether a run's entry can be called again."""
+        entry = self._entry(run)
+        return entry is not None and entry.resumes
+
+    def is_compatible(self, run: Run) -> bool:
+        """Tell whether a run can go on with the plugin that is loaded."""
         plugin = self.plugins.get(run.created.plugin_id)
         return plugin is not None and run.plugin_version in {None, plugin.version}
 
@@ -286,10 +283,10 @@ class Host:
         execution = self._executions.get(run.created.run_id)
         if execution is not None:
             execution.see(run)
-        if run.status.is_terminal and run.created.run_id in self._ends:
-            end = self._ends.pop(run.created.run_id)
-            end.folded = folded
-            end.came.set()
+        if run.status.is_terminal:
+            for end in self._ends.get(run.created.run_id, ()):
+                end.folded = folded
+                end.came.set()
         if run.cancel is None or self._nursery is None:
             return
         if run.children:
@@ -303,14 +300,25 @@ class Host:
             await self.ask(run_id, Recover(resumes=True, compatible=True, at=self.env.now()))
 
     async def _cancel_children(self, run: Run) -> None:
-        for child in run.children:
-            request = RequestCancel(
-                by=self.name,
-                reason="its parent was canceled",
-                mode=run.cancel_mode or CancelMode.COOPERATIVE,
-                at=self.env.now(),
-            )
-            await self.ask(child, request)
+        with suppress(LogClosed):
+            for child in run.children:
+                await self._cancel_child(child, run)
+
+    async def cancel_with_its_parent(self, child: Run, parent_id: str) -> Run:
+        """Cancel a child whose parent was canceled when there was no time left to tell it."""
+        parent = (await self.runs.look(stream_of(parent_id))).state
+        if parent.cancel is None:
+            return child
+        return await self._cancel_child(child.created.run_id, parent)
+
+    async def _cancel_child(self, child: str, parent: Run) -> Run:
+        request = RequestCancel(
+            by=self.name,
+            reason="its parent was canceled",
+            mode=parent.cancel_mode or CancelMode.COOPERATIVE,
+            at=self.env.now(),
+        )
+        return (await self.ask(child, request)).state
 
     async def has_export(self, owner: Run, item_id: str) -> bool:
         """Tell whether an item exists and belongs to the same owner."""
@@ -357,6 +365,7 @@ class Host:
             task_id=parent.created.task_id,
             trace_id=parent.created.trace_id,
             session_id=parent.created.session_id,
+            started_by=parent.created.run_id,
         )
         await self.ask(parent.created.run_id, command, also=[self.creation(created)])
         self.dispatch(started.child_run_id, plugin_id)

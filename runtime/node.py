@@ -21,6 +21,7 @@ from runtime.creation import CLAIM_WINDOW
 from runtime.host import Host, HostLimits
 from runtime.operations import Operations, operations_of
 from runtime.plugins import Plugins
+from runtime.recovery import recover
 from runtime.runs import Runs
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ async def open_node(
         await nursery.start(host.run)
         catalogue = Catalogue(log, directory)
         await nursery.start(catalogue.run)
-        await host.recover(catalogue.open_runs)
+        await recover(host, catalogue.open_runs)
         runs = Runs(host, catalogue, claim_window=claim_window)
         channels = Channels(host, catalogue)
         yield Node(host, catalogue, runs, channels, Operations(runs, Plugins(host), channels))

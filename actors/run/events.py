@@ -45,6 +45,7 @@ class RunCreated(Struct, frozen=True, kw_only=True):
     session_id: str | None = None
     idempotency_key: str | None = None
     timeout: float | None = None  # seconds, counted from the first activation
+    started_by: str | None = None  # the run whose entry started it, and with which it is canceled
 
 
 @RUN_EVENTS.register

@@ -178,6 +178,25 @@ async def test_a_refusal_hurts_only_its_asker(autojump_clock: MockClock) -> None
         assert len(w.stored) == 1
 
 
+async def test_a_refusal_comes_after_its_cause(autojump_clock: MockClock) -> None:
+    """What it rests on is on disk, even if that was asked a moment before in the same batch."""
+    async with world() as w:
+        await w.actor.ask(Count(0))
+        stored: list[int] = []
+
+        async def ask_too_much() -> None:
+            with pytest.raises(TooMuch):
+                await w.actor.ask(Count(20))
+            stored.append(len(w.stored))
+
+        async with trio.open_nursery() as nursery:
+            for ask in (lambda: w.actor.ask(Count(1)), lambda: w.actor.ask(Count(90))):
+                nursery.start_soon(ask)
+                await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(ask_too_much)
+        assert stored == [3]
+
+
 async def test_nothing_to_say_writes_nothing(autojump_clock: MockClock) -> None:
     """A command without events is answered with the state as it is."""
     async with world() as w:

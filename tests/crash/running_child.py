@@ -21,6 +21,7 @@ from runtime.directory import Directory
 from runtime.host import Host
 from runtime.plugin import declared
 from runtime.principal import LOCAL
+from runtime.recovery import recover
 from runtime.requests import CreateRun
 from runtime.runs import Runs
 from tests.crash.soundness import LOG_NAME
@@ -79,7 +80,7 @@ async def serve(directory: Path, *, finish: bool) -> None:
         await nursery.start(host.run)
         catalogue = Catalogue(log, Directory(directory / "runs.db"))
         await nursery.start(catalogue.run)
-        await host.recover(catalogue.open_runs)
+        await recover(host, catalogue.open_runs)
         if not finish:
             for number in range(IN_FLIGHT):
                 nursery.start_soon(create_for_ever, host, Runs(host, catalogue), number)

@@ -16,6 +16,7 @@ from runtime.contract import PluginError, Retry, RunCancelled, RunContext
 from runtime.directory import Listed
 from runtime.host import Host, HostLimits, stream_of
 from runtime.plugin import declared, entry, plugin
+from runtime.recovery import recover
 from tests.eventlog.conftest import SteadyEnv
 
 CALLS: list[str] = []
@@ -125,6 +126,13 @@ class Example:
         with trio.CancelScope(shield=shielded):
             await trio.sleep(1000)
 
+    @entry
+    async def guarded(self, ctx: RunContext) -> Any:
+        """Do a step that nothing interrupts, then ask."""
+        with trio.CancelScope(shield=True):
+            await ctx.run.step("guarded", trio.sleep, 10)
+        return await ctx.run.ask({"text": "which?"})
+
     @entry(resumes=False)
     async def fragile(self, ctx: RunContext) -> None:
         """Cannot be called twice."""
@@ -205,6 +213,6 @@ async def world(store: MemoryStore | None = None, **limits: Any) -> AsyncIterato
         host = Host(env, log, plugins, limits=HostLimits(**limits))
         await nursery.start(host.run)
         w = World(host, store)
-        await host.recover(w.open_runs)
+        await recover(host, w.open_runs)
         yield w
         nursery.cancel_scope.cancel()

@@ -25,6 +25,7 @@ from runtime.errors import OperationError, translated
 from runtime.host import Host, HostLimits
 from runtime.plugin import declared
 from runtime.principal import LOCAL
+from runtime.recovery import recover
 from runtime.requests import CancelRun, CreateRun, GetRun, RetryRun
 from runtime.runs import Runs
 from tests.simulation.disk import Disk, DiskView
@@ -159,7 +160,7 @@ async def run_on(world: RunWorld, env: SimEnv, directory: Directory) -> None:
             await nursery.start(host.run)
             catalogue = Catalogue(log, directory)
             await nursery.start(catalogue.run)
-            await host.recover(catalogue.open_runs)
+            await recover(host, catalogue.open_runs)
             world.server, world.env = Runs(host, catalogue), env
             await trio.sleep_forever()
 
