@@ -1,7 +1,7 @@
-"""Write the golden log of the current format: `python -m tools.golden`.
+"""Write the golden log and the golden run of the current formats: `python -m tools.golden`.
 
-A golden log is made once, when a format is new, and then read by every later release for ever. An
-existing one is never overwritten.
+They are made once, when a format or a fold is new, and then read by every later release for ever.
+An existing one is never overwritten.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ import json
 import random
 import sys
 from pathlib import Path
+from typing import Any
 
+from actors.run.core import RUN
+from actors.run.views import record
 from eventlog.append import Append, StreamWrite
 from eventlog.log import EventLog, open_log
 from eventlog.record import Metadata, NewEvent, Record
@@ -20,6 +23,7 @@ from eventlog.sqlite import SqliteStore
 from eventlog.sqlite.schema import SCHEMA_VERSION
 from eventlog.store import Bounds
 from tests.golden.events import EVENTS, EXAMPLES
+from tests.golden.runs import BESIDE, HISTORY, REGISTRIES
 
 GOLDEN = Path(__file__).parent.parent / "tests" / "golden"
 
@@ -58,8 +62,46 @@ async def write(path: Path, chance: random.Random) -> list[dict[str, object]]:
     return descriptions
 
 
+def stored(event: object) -> dict[str, object]:
+    """Give an event as the log stores it."""
+    for registry in REGISTRIES:
+        if type(event) in set(registry):
+            new = registry.encode(event, event_id=bytes(16), event_time=0)
+            return {"name": new.name, "schema": new.schema, "body": new.body.hex()}
+    raise TypeError(f"{type(event).__name__} is nobody's event")
+
+
+def shown(history: list[Any]) -> dict[str, Any]:
+    """Give the record that a history of a run folds to."""
+    run = RUN.replay(history)
+    if run is None:
+        raise ValueError("a run without history")
+    return dict(record(run, history[-1].at))
+
+
+def write_runs() -> int:
+    """Write the golden run, or say that it exists."""
+    path = GOLDEN / f"{RUN.fold}.json"
+    if path.exists():
+        print(f"{path.name} exists; a golden run is never written again", file=sys.stderr)
+        return 1
+    golden = {
+        "history": [stored(event) for event in HISTORY],
+        "beside": [stored(event) for event in BESIDE],
+        "records": [shown(HISTORY[:length]) for length in range(1, len(HISTORY) + 1)],
+    }
+    path.write_text(json.dumps(golden, indent=1, ensure_ascii=False) + "\n")
+    print(f"wrote {path.name}")
+    return 0
+
+
 def main() -> int:
-    """Write both files, or say that they exist."""
+    """Write what is missing, or say that it exists."""
+    return write_log() & write_runs()
+
+
+def write_log() -> int:
+    """Write the golden log and its description, or say that they exist."""
     path = GOLDEN / f"log-format-{SCHEMA_VERSION}.db"
     if path.exists():
         print(f"{path.name} exists; a golden log is never written again", file=sys.stderr)

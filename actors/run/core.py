@@ -53,7 +53,7 @@ from actors.run.output import check_output
 from actors.run.status import CancelIntent, CancelMode, Outcome, Status
 from eventlog.record import FieldValue
 
-FOLD: Final = "run-2"  # the version of this fold; snapshots of another are not used
+FOLD: Final = "run-1"  # the version of this fold; snapshots of another are not used
 MAX_IDLE_ACTIVATIONS: Final = 3
 _NANOSECONDS: Final = 1_000_000_000
 

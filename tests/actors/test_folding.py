@@ -29,7 +29,7 @@ RICH = given(
     CANCELING,
 ).state
 # What a fold makes of that history. A fold that gives something else needs another name.
-FROZEN = {"run-2": "32b6041714acd2c8"}
+FROZEN = {"run-1": "32b6041714acd2c8"}
 
 
 class Watched(MemoryStore):
