@@ -1,4 +1,4 @@
-"""Why a rule refuses a command.
+"""Why a rule refuses a command, and what can be wrong with an actor.
 
 Refusal
 ├── Invalid            the caller's fault: such a command can never succeed
@@ -7,6 +7,8 @@ Refusal
 ├── Fenced             an execution that is no longer the one in charge; it must stop
 ├── NoSuchQuestion     the caller's fault: nothing of that name waits for an answer
 └── AnsweredOtherwise  somebody else's answer came first
+NoSuchActor            there is no such stream
+Crashed                our fault: the rules themselves failed
 """
 
 
@@ -64,3 +66,11 @@ class AnsweredOtherwise(Refusal):
         """Name the question."""
         super().__init__(f"question {question_id!r} has another answer already")
         self.question_id = question_id
+
+
+class NoSuchActor(Exception):
+    """Its stream does not exist."""
+
+
+class Crashed(Exception):
+    """The actor's own rules failed, on this command or on what its stream holds."""

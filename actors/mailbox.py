@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 import trio
 
-from actors.errors import Refusal
+from actors.errors import Crashed, NoSuchActor, Refusal
 from actors.folded import Folded
 from actors.folding import Streams, fold_rest, fold_stream
 from eventlog.append import Append, StreamWrite
@@ -43,14 +43,6 @@ MAX_MAIL: Final = 256  # asks that may wait for one actor; an actor answers in m
 BATCH: Final = 64
 TRIES: Final = 5
 SNAPSHOT_EVERY: Final = 500  # events; so many are folded in a few milliseconds
-
-
-class NoSuchActor(Exception):
-    """Its stream does not exist."""
-
-
-class Crashed(Exception):
-    """The actor's own rules failed, on this command or on what its stream holds."""
 
 
 class Log(Streams, Protocol):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from actors.errors import AnsweredOtherwise, Invalid, NoSuchQuestion, NotNow, TooLarge
-from actors.mailbox import NoSuchActor
+from actors.errors import AnsweredOtherwise, Invalid, NoSuchActor, NoSuchQuestion, NotNow, TooLarge
 from eventlog.errors import (
     CodecError,
     Conflict,

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from actors.errors import Fenced, NotNow
+from actors.errors import Fenced, NoSuchActor, NotNow
 from actors.folded import Folded
-from actors.mailbox import NoSuchActor
 from actors.run.commands import Activate, Finish, Recover, RequestCancel
 from actors.run.core import RUN, Run
 from actors.run.events import RUN_EVENTS, RunCreated, RunError

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from actors.errors import NoSuchActor
 from actors.folding import fold_stream
-from actors.mailbox import NoSuchActor
 from actors.run.core import RUN, Run
 from actors.run.events import RUN_EVENTS, ExportAppended
 from actors.run.views import ExportItem, export_item

@@ -11,8 +11,8 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from actors.errors import Crashed
 from actors.folding import fold_events
-from actors.mailbox import Crashed
 from actors.run.commands import Recover
 from actors.run.core import RUN
 from actors.run.events import RUN_EVENTS

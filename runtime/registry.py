@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import trio
 
-from actors.mailbox import Actor, NoSuchActor
+from actors.errors import NoSuchActor
+from actors.mailbox import Actor
 from eventlog.errors import LogClosed
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import trio
 from trio.testing import MockClock
 
 from actors.decider import Decider
-from actors.errors import Refusal
-from actors.mailbox import MAX_MAIL, Actor, Crashed, NoSuchActor
+from actors.errors import Crashed, NoSuchActor, Refusal
+from actors.mailbox import MAX_MAIL, Actor
 from eventlog import (
     Append,
     DiskFull,

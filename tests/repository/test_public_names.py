@@ -13,12 +13,17 @@ LISTED: dict[str, list[str]] = tomllib.loads(
 )
 
 
+FROM_THE_LANGUAGE = {"Any", "TYPE_CHECKING", "import_module"}
+
+
 def public_names(package: str) -> list[str]:
     """What the package offers by `from package import ...`, its modules apart."""
+    module = importlib.import_module(package)
     return sorted(
         name
-        for name, value in vars(importlib.import_module(package)).items()
-        if not name.startswith("_") and not isinstance(value, ModuleType)
+        for name in dir(module)
+        if not name.startswith("_") and not isinstance(getattr(module, name), ModuleType)
+        if name not in FROM_THE_LANGUAGE
     )
 
 

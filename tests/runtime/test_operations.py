@@ -13,11 +13,11 @@ from actors.errors import (
     AnsweredOtherwise,
     Fenced,
     Invalid,
+    NoSuchActor,
     NoSuchQuestion,
     NotNow,
     TooLarge,
 )
-from actors.mailbox import NoSuchActor
 from eventlog import errors as log_errors
 from runtime.answers import CHANNELS
 from runtime.errors import ERRORS, OperationError, translated

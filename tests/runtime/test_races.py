@@ -8,7 +8,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.mailbox import MAX_MAIL, Crashed
+from actors.errors import Crashed
+from actors.mailbox import MAX_MAIL
 from actors.run.commands import Answer, Recover, RequestCancel
 from actors.run.events import Activated, RunEnded, StepRecorded
 from actors.run.status import Status

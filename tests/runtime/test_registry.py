@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.mailbox import Crashed, NoSuchActor
+from actors.errors import Crashed, NoSuchActor
 from eventlog import (
     Append,
     EventLog,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from actors.mailbox import NoSuchActor
+from actors.errors import NoSuchActor
 from actors.run.core import RUN
 from actors.run.events import RUN_EVENTS, ExportAppended, RunCreated, RunEnded
 from actors.run.views import record
