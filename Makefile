@@ -15,7 +15,7 @@ DEV     := $(VENV)/.dev
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help serve test check soak bench lock clean
+.PHONY: help serve test check soak bench mutants lock clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,12 +39,15 @@ soak: $(DEV) ## run the long versions of the tests
 bench: $(DEV) ## measure, with baselines in the same run
 	@$(BIN)/python -m tools.bench
 
+mutants: $(DEV) ## change the rules a little, many times; tests must notice
+	@$(BIN)/python -m tools.mutants
+
 lock: $(DEV) ## refresh both lock files to the newest allowed versions
 	@echo "-- requirements.lock";     $(COMPILE) --build-deps-for editable -o requirements.lock pyproject.toml
 	@echo "-- requirements-dev.lock"; $(COMPILE) -o requirements-dev.lock requirements-dev.in
 
 clean: ## remove .venv, caches and build products (never .perdure, your data)
-	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .benchmarks
+	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .benchmarks .mutants
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
 # The environments. A stamp is newer than the lock it was made from; a changed lock builds anew.

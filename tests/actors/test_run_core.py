@@ -224,9 +224,8 @@ def test_a_stage_is_no_status() -> None:
 )
 def test_an_export_has_the_content_of_its_type(content: dict[str, Any], reason: str) -> None:
     """Unknown types, missing or foreign contents and wrong numbers are refused (R47, R48)."""
-    number = content.pop("number", 1)
     run = given(RUN, *HISTORIES[Status.RUNNING])
-    run.when(deliver(export(number, **content))).refused(Invalid, reason)
+    run.when(deliver(export(**content))).refused(Invalid, reason)
 
 
 def test_every_type_of_export_is_accepted() -> None:
