@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from hashlib import blake2b
 
 import pytest
@@ -7,13 +9,19 @@ import trio
 from trio.testing import MockClock
 
 from actors import mailbox
+from actors.decider import Decider
+from actors.folded import Folded
 from actors.folding import fold_rest, fold_stream
 from actors.run.core import FOLD, RUN
 from actors.run.events import Answered, ProgressReported, StageChanged
 from actors.testing import given
-from eventlog import EventLog, MemoryStore, open_log
+from eventlog import EventLog, MemoryStore, Record, cbor, open_log
+from eventlog.errors import CodecError
+from eventlog.log import Page
+from eventlog.record import START, Mark
 from eventlog.store import Bounds, StoredPage
-from tests.actors.test_mailbox import COUNTER, Count, World, world
+from eventlog.testing import example_record
+from tests.actors.test_mailbox import COUNTER, COUNTS, Count, Counted, World, world
 from tests.actors.test_run_core import ASKED, CANCELING, CREATED, STARTED, export
 from tests.eventlog.conftest import SteadyEnv
 
@@ -28,6 +36,15 @@ RICH = given(
     Answered(question_id="q", answer={"yes": b"1"}, by="b", at=3),
     CANCELING,
 ).state
+
+
+@dataclass(frozen=True)
+class Blob:
+    """A state of bytes."""
+
+    content: bytes
+
+
 # What a fold makes of that history. A fold that gives something else needs another name.
 FROZEN = {"run-1": "32b6041714acd2c8"}
 
@@ -130,6 +147,97 @@ async def test_a_stream_that_does_not_exist_folds_to_nothing(autojump_clock: Moc
         assert await fold_rest(w.log, COUNTER, "counter/2", None) is None
         (first,) = w.store.read_all(0, Bounds()).records
         assert await fold_stream(w.log, COUNTER, "counter/1", at=first.mark) is not None
+
+
+@dataclass
+class Pages:
+    """A stream in pages of three, which notes how it is asked for."""
+
+    records: Sequence[Record]
+    frozen: bytes | None = None
+    snapshot: int = 0  # the version that is frozen
+    asked: list[tuple[int, Mark | None]] = field(default_factory=list)
+
+    async def read_stream(self, stream: str, *, after: int = 0, at: Mark | None = None) -> Page:
+        """Read three records."""
+        assert stream == "counter/1"
+        self.asked.append((after, at))
+        return self._page(after)
+
+    async def read_from_snapshot(
+        self, stream: str, fold: str, *, at: Mark | None = None
+    ) -> tuple[bytes | None, Page]:
+        """Read three records, from the one that is frozen on."""
+        assert (stream, fold) == ("counter/1", COUNTER.fold)
+        self.asked.append((0, at))
+        return self.frozen, self._page(max(0, self.snapshot - 1))
+
+    def _page(self, after: int) -> Page:
+        records = self.records[after : after + 3]
+        mark = records[-1].mark if records else START
+        return Page(records, after + 3 < len(self.records), mark, "")
+
+
+def stored(count: int) -> list[Record]:
+    """A counter's stream, one at a time."""
+    made = []
+    for version in range(1, count + 1):
+        new = COUNTS.encode(Counted(by=1), event_id=bytes(16), event_time=1)
+        example = example_record(version, "counter/1", version, scope="session/1")
+        made.append(example._replace(name=new.name, body=new.body))
+    return made
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 8])
+async def test_a_stream_of_many_pages_is_folded_to_its_end(count: int) -> None:
+    """Each page is read once, as the log was at the place asked for."""
+    records = stored(count)
+    last = records[-1]
+    whole = Folded(count, count, last.mark, last.commit_time, "session/1")
+    afters = list(range(0, count, 3))
+    log = Pages(records)
+    assert await fold_stream(log, COUNTER, "counter/1", at=last.mark) == whole
+    assert log.asked == [(after, last.mark) for after in afters]
+    log = Pages(records)
+    assert await fold_rest(log, COUNTER, "counter/1", None, at=last.mark) == whole
+    assert log.asked == [(after, last.mark) for after in afters]
+
+
+async def test_a_fold_knows_from_which_snapshot_it_came() -> None:
+    """So that nobody saves one again too soon; what follows is folded onto it."""
+    records = stored(8)
+    last = records[-1]
+    log = Pages(records, COUNTER.freeze(2), snapshot=2)
+    folded = await fold_stream(log, COUNTER, "counter/1")
+    assert folded == Folded(8, 8, last.mark, last.commit_time, "session/1", snapshot=2)
+    assert await fold_rest(Pages(records), COUNTER, "counter/1", folded) == folded
+
+
+async def test_a_bad_snapshot_is_passed_over_in_the_past_too() -> None:
+    """The whole stream is read instead, as the log was then."""
+    records = stored(5)
+    last = records[-1]
+    log = Pages(records, b"\xff", snapshot=2)
+    folded = await fold_stream(log, COUNTER, "counter/1", at=last.mark)
+    assert folded == Folded(5, 5, last.mark, last.commit_time, "session/1")
+    assert log.asked == [(0, last.mark), (0, last.mark), (3, last.mark)]
+
+
+def test_what_is_frozen_otherwise_is_refused() -> None:
+    """Nothing is guessed: text is no bytes, whatever it could be decoded to."""
+    blob: Decider[Blob, None, Counted] = Decider(
+        state=Blob,
+        initial=Blob(b""),
+        decide=lambda _state, _command: (),
+        evolve=lambda _state, _event: Blob(b""),
+        describe=lambda _before, _after: {},
+        is_over=lambda _state: False,
+        events=COUNTS,
+        fold="blob-1",
+    )
+    assert blob.thaw(blob.freeze(Blob(b"\xff"))) == Blob(b"\xff")
+    with pytest.raises(CodecError, match=r"^a snapshot of blob-1 cannot be read: Expected"):
+        blob.thaw(cbor.encode({"content": "eHg="}))
 
 
 def test_a_state_is_the_same_after_freezing() -> None:

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import pytest
+
 from actors.run.events import (
     Answered,
     ChildStarted,
     QuestionAsked,
+    RunEvent,
     SleepBegun,
     StepFailed,
     StepRecorded,
@@ -34,6 +37,26 @@ def test_a_history_finds_what_was_recorded_by_name() -> None:
     assert history.last == "kid"
 
 
+@pytest.mark.parametrize(
+    ("event", "last"),
+    [
+        (StepRecorded(step="a", value=1, at=0), "a"),
+        (SleepBegun(step="a", until=7, at=0), "a"),
+        (QuestionAsked(step="a", question_id="q", question="?", at=0), "a"),
+        (ChildStarted(step="a", child_run_id="r", at=0), "a"),
+        (StepFailed(step="a", tries=1, error=BOOM, retry_at=9, at=0), "before"),
+        (Answered(question_id="q", answer=1, by="b", at=0), "before"),
+        (STARTED, "before"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_the_last_step_is_the_one_that_an_entry_passes_last(event: RunEvent, last: str) -> None:
+    """Whatever an entry waited for at a step; a failed try is not the end of one."""
+    history = History(last="before")
+    history.add(event)
+    assert history.last == last
+
+
 def test_exports_are_known_by_key_and_by_being_the_nth_equal_one() -> None:
     """Three equal items are three items; the fourth would be new."""
     history = History()
@@ -55,3 +78,8 @@ def test_equal_content_of_another_type_is_another_export() -> None:
     """Type and content make the difference."""
     assert fingerprint("text", "x") == fingerprint("text", "x")
     assert len({fingerprint("text", "x"), fingerprint("url", "x"), fingerprint("text", "y")}) == 3
+
+
+def test_a_fingerprint_is_the_same_in_every_release() -> None:
+    """It is stored, and compared with those that a later release makes."""
+    assert fingerprint("json", {"a": [1, b"x"]}) == "856c915b5600daedc13f2595"

@@ -18,7 +18,15 @@ from actors.run.events import (
     StageChanged,
 )
 from actors.run.status import Outcome, Status
-from actors.run.views import addition, delta, export_item, record, thinned
+from actors.run.views import (
+    addition,
+    delta,
+    export_item,
+    export_item_id,
+    item_number,
+    record,
+    thinned,
+)
 from eventlog.record import Metadata, Record
 from eventlog.testing import example_record
 from tests.actors.test_run_core import CANCELING, CREATED, HISTORIES, SECOND, ended, export
@@ -204,6 +212,39 @@ def test_an_export_item_shows_its_own_content() -> None:
         "mime": "application/x",
         "metadata": {"a": 1},
     }
+
+
+@pytest.mark.parametrize(
+    ("item_id", "named"),
+    [
+        ("r1.1", ("r1", 1)),
+        ("a.b.23", ("a.b", 23)),
+        (export_item_id(RUN_ID, 10), (RUN_ID, 10)),
+        ("1", None),
+        (".1", None),
+        ("r1.", None),
+        ("r1.x", None),
+        ("r1.-1", None),
+        ("r1.0", None),
+        ("r1.01", None),
+        ("r1.\u0661", None),  # a digit, but not one of ours
+    ],
+)
+def test_an_items_id_names_its_run_and_its_number(
+    item_id: str, named: tuple[str, int] | None
+) -> None:
+    """Each item has one id; anything else is none."""
+    assert item_number(item_id) == named
+
+
+def test_a_report_shows_the_beginning_of_its_message() -> None:
+    """And none when there is none."""
+    quiet = ProgressReported(progress=0.5, message=None, at=0)
+    long, none = (delta(r) for r in records(*HISTORIES[Status.RUNNING], PROGRESS, quiet)[2:])
+    assert long is not None
+    assert long["message"] == "\u4e16" * 160
+    assert none is not None
+    assert none["message"] is None
 
 
 def test_an_error_can_be_retriable() -> None:

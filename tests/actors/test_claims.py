@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from hashlib import sha256
+
+import pytest
+
+from actors.claim import SCHEME, ClaimMade, claim_stream, request_hash
+from actors.lineage import lineage_stream
+
+CLAIM = ClaimMade(run_id="r1", request_hash="h", scheme=SCHEME, window=100, at=1000)
+
+
+@pytest.mark.parametrize(
+    ("now", "run_has_ended", "over"),
+    [
+        (1099, True, False),
+        (1100, True, True),
+        (1101, True, True),
+        (1099, False, False),
+        (9999, False, False),
+    ],
+)
+def test_a_claim_lasts_for_its_window_and_as_long_as_its_run(
+    now: int, *, run_has_ended: bool, over: bool
+) -> None:
+    """A key is free again when both are over."""
+    assert CLAIM.is_over(now, run_has_ended=run_has_ended) == over
+
+
+def test_a_claim_is_found_by_whose_it_is_for_what_and_its_key() -> None:
+    """Each of the four names another stream, and a key of any length or script fits."""
+    key = "k\u00e9y" * 100
+    hashed = sha256(key.encode()).hexdigest()
+    assert claim_stream("t", "p", "run.create", key) == f"claim/t/p/run.create/{hashed}"
+
+
+def test_a_lineage_is_found_by_its_first_run() -> None:
+    """All attempts of one piece of work are counted in one stream."""
+    assert lineage_stream("r1") == "lineage/r1"
+
+
+def test_equal_requests_have_equal_hashes_whatever_their_order() -> None:
+    """The order of names means nothing, at any depth."""
+    one = {"entry": "e", "args": {"a": 1, "b": [{"x": 1, "y": 2}]}}
+    other = {"args": {"b": [{"y": 2, "x": 1}], "a": 1}, "entry": "e"}
+    assert request_hash(one) == request_hash(other)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"args": {"a": 2, "b": [1, 2]}},
+        {"args": {"a": 1, "b": [2, 1]}},
+        {"args": {"a": 1, "b": [1, 2]}, "more": None},
+        {"args": {"a": 1, "c": [1, 2]}},
+    ],
+    ids=["value", "order of a list", "more", "name"],
+)
+def test_different_requests_have_different_hashes(other: dict[str, object]) -> None:
+    """Values, names and the order of a list make a difference."""
+    assert request_hash(other) != request_hash({"args": {"a": 1, "b": [1, 2]}})
+
+
+def test_a_hash_means_the_same_in_every_release() -> None:
+    """It is stored: how it is made has a name, and another way needs another name."""
+    known = "89c10776e1bf45031b2b8806b01ceac0f407cd917413f8664e1a961711f069e1"
+    assert {SCHEME: request_hash({"b": [1, "x"], "a": None})} == {"sha256-cbor-1": known}

@@ -1,0 +1,204 @@
+"""What leaves an outbox, item by item and to the letter."""
+
+from __future__ import annotations
+
+import pytest
+
+from actors.errors import Invalid
+from actors.run.events import (
+    ExportAppended,
+    LogBatch,
+    LogLine,
+    Output,
+    ProgressReported,
+    ResultMarked,
+)
+from actors.run.history import History, fingerprint
+from actors.run.outbox import (
+    LONG_RUN,
+    MAX_BYTES,
+    MAX_LINE,
+    MAX_LINES,
+    PROGRESS_ITEMS,
+    WINDOW,
+    Outbox,
+)
+
+
+def outbox(history: History | None = None, *, progress_items: bool = False) -> Outbox:
+    """An outbox of a run that started at zero."""
+    return Outbox(history or History(), started_at=0, progress_items=progress_items)
+
+
+def texts(taken: tuple[Output, ...]) -> list[str | None]:
+    """The texts that were exported."""
+    return [output.text for output in taken if isinstance(output, ExportAppended)]
+
+
+def test_a_line_leaves_with_its_level_its_time_and_as_much_text_as_fits() -> None:
+    """The batch has the time of the flush."""
+    box = outbox()
+    box.log("info", "short", 1)
+    box.log("error", "x" * (MAX_LINE + 1), 2)
+    assert box.take(5) == (
+        LogBatch(
+            lines=(
+                LogLine(level="info", text="short", at=1),
+                LogLine(level="error", text="x" * MAX_LINE, at=2),
+            ),
+            dropped=0,
+            at=5,
+        ),
+    )
+
+
+def test_dropped_lines_are_counted_for_each_flush() -> None:
+    """What was dropped before the last flush is not counted again."""
+    box = outbox()
+    for _ in range(MAX_LINES + 1):
+        box.log("info", "x", 0)
+    box.take(0)
+    box.log("info", "y", 1)
+    (batch,) = box.take(1)
+    assert isinstance(batch, LogBatch)
+    assert batch.dropped == 0
+
+
+def test_an_export_leaves_with_everything_that_was_said_of_it() -> None:
+    """Its number, content, time, and what tells it from others."""
+    box = outbox()
+    box.export("text", "x", 3)
+    box.export("text", "x", 4, description="d", mime="m", metadata={"a": 1})
+    box.export("url", "u", 5, key="k")
+    mark = fingerprint("text", "x")
+    assert box.exports == 3
+    assert box.take(9) == (
+        ExportAppended(number=1, type="text", text="x", fingerprint=mark, occurrence=1, at=3),
+        ExportAppended(
+            number=2,
+            type="text",
+            text="x",
+            fingerprint=mark,
+            occurrence=2,
+            at=4,
+            description="d",
+            mime="m",
+            metadata={"a": 1},
+        ),
+        ExportAppended(
+            number=3,
+            type="url",
+            url="u",
+            fingerprint=fingerprint("url", "u"),
+            occurrence=0,
+            at=5,
+            key="k",
+        ),
+    )
+
+
+def test_the_same_content_of_another_type_is_another_export() -> None:
+    """Also after a crash."""
+    history = History(equal={(fingerprint("text", "x"), 1): 1}, exports=1)
+    assert outbox(history).export("url", "x", 0) == 2
+    assert outbox(history).export("text", "x", 0) == 1
+
+
+def test_an_export_needs_a_key_with_something_in_it() -> None:
+    """An empty one is refused, and nothing waits."""
+    box = outbox()
+    with pytest.raises(Invalid, match=r"^an export's key is empty$"):
+        box.export("text", "x", 0, key="")
+    assert (box.exports, box.take(0)) == (0, ())
+
+
+def test_a_result_leaves_with_its_time_and_is_remembered() -> None:
+    """Whoever ends the run asks whether the entry has marked one."""
+    box = outbox()
+    before = box.marked_a_result
+    box.export("text", "x", 0)
+    box.result((1,), 7)
+    assert (before, box.marked_a_result) == (False, True)
+    assert box.take(9)[1] == ResultMarked(items=(1,), at=7)
+
+
+@pytest.mark.parametrize("content", ["x" * 8192, b"x" * 8192], ids=["text", "bytes"])
+def test_too_many_bytes_make_the_entry_wait(content: str | bytes) -> None:
+    """They are added up, and begin at nothing after each flush."""
+    box = outbox()
+    kind = "text" if isinstance(content, str) else "binary"
+    for _ in range(2):
+        for _ in range(MAX_BYTES // 8192 - 1):
+            box.export(kind, content, 0)
+        box.export(kind, content[:8191], 0)
+        before = box.is_full
+        box.export(kind, content[:1], 0)
+        assert (before, box.is_full) == (False, True)
+        box.take(0)
+
+
+def test_a_value_that_is_not_yet_encoded_counts_as_a_thousand_bytes() -> None:
+    """How long it will be is not known; it does not count as nothing."""
+    box = outbox()
+    for number in range(3):
+        box.export("json", {"a": 1}, 0, key=str(number))
+    box.export("text", "x" * (MAX_BYTES - 3001), 0)
+    before = box.is_full
+    box.export("text", "x", 0)
+    assert (before, box.is_full) == (False, True)
+
+
+def test_a_message_that_is_too_long_is_refused_at_the_call() -> None:
+    """Not at the flush, where nobody could say which call it was."""
+    box = outbox()
+    with pytest.raises(Invalid, match="a message has"):
+        box.progress(0.5, "m" * 5000, 0)
+    with pytest.raises(Invalid, match="a message has"):
+        box.stage("s", "m" * 5000, 0)
+
+
+def test_the_window_of_a_long_run_is_a_whole_part_of_its_age() -> None:
+    """Counted from its start; times are whole nanoseconds."""
+    start, now = 7 * WINDOW, 7 * WINDOW + LONG_RUN * WINDOW * 3 + 1
+    box = Outbox(History(), started_at=start)
+    box.progress(0.1, None, now)
+    box.take(now)
+    box.progress(0.2, None, now)
+    due = box.due(now)
+    assert (due, type(due)) == (now + 3 * WINDOW, int)
+
+
+def test_progress_is_exported_now_and_then_if_wanted() -> None:
+    """At most twice a second, as its message or else in percent, with the number beside it."""
+    box = outbox(progress_items=True)
+    box.progress(0.25, None, 5)
+    first = box.take(5)
+    assert first == (
+        ExportAppended(
+            number=1,
+            type="text",
+            text="25%",
+            fingerprint=fingerprint("text", "25%"),
+            occurrence=1,
+            at=5,
+            metadata={"progress": 0.25},
+        ),
+        ProgressReported(progress=0.25, message=None, at=5),
+    )
+    box.progress(0.5, None, 6)
+    assert texts(box.take(4 + PROGRESS_ITEMS)) == []
+    box.progress(0.75, "three quarters", 7)
+    assert texts(box.take(5 + PROGRESS_ITEMS, last=True)) == ["three quarters"]
+
+
+def test_progress_is_not_exported_unless_wanted_or_while_it_waits_for_its_window() -> None:
+    """An item never tells more than the report beside it."""
+    box = outbox()
+    box.progress(0.25, None, 0)
+    assert texts(box.take(0)) == []
+    box = outbox(progress_items=True)
+    box.stage("s", None, 0)
+    assert texts(box.take(0)) == []
+    box.progress(0.25, None, 1)
+    assert box.take(1) == ()
+    assert texts(box.take(WINDOW)) == ["25%"]

@@ -1,0 +1,188 @@
+"""What each event makes of a run, and nothing besides."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from msgspec.structs import fields, replace
+
+from actors.run.core import RUN, Run, describe, evolve
+from actors.run.events import (
+    Activated,
+    Answered,
+    CancelEscalated,
+    CancelRequested,
+    ChildStarted,
+    Deactivated,
+    LogBatch,
+    ProgressReported,
+    QuestionAsked,
+    ResultMarked,
+    RunEnded,
+    RunEvent,
+    SleepBegun,
+    StageChanged,
+    StepFailed,
+    StepRecorded,
+)
+from actors.run.status import CancelIntent, CancelMode, Outcome, Status
+from tests.actors.test_run_core import BOOM, CREATED, SECOND, STARTED, export
+
+# A run in the middle of everything, so that whatever an event resets is seen.
+BUSY = replace(
+    evolve(evolve(None, CREATED), STARTED),
+    idle_activations=2,
+    asleep_until=50,
+    progress=0.1,
+    message="m",
+    stage="s",
+    open_questions=frozenset({"q1"}),
+    answers={"q0": "a0"},
+    children=("r0",),
+    exports=3,
+    marked=(1,),
+)
+REQUEST = CancelRequested(
+    intent=CancelIntent.STOP, mode=CancelMode.COOPERATIVE, reason="r", by="b", at=9
+)
+
+
+def changes(before: Run, after: Run) -> dict[str, Any]:
+    """The fields that differ, with their new values."""
+    names = [field.name for field in fields(Run)]
+    return {n: getattr(after, n) for n in names if getattr(before, n) != getattr(after, n)}
+
+
+@pytest.mark.parametrize(
+    ("event", "changed"),
+    [
+        (
+            Activated(host="h2", epoch=2, plugin_version="2", at=49),  # it sleeps, and asks
+            {"epoch": 2, "plugin_version": "2"},
+        ),
+        (Deactivated(epoch=1, at=9), {"active": False, "idle_activations": 1}),
+        (
+            ProgressReported(progress=0.7, message=None, at=9),
+            {"progress": 0.7, "message": None},
+        ),
+        (ProgressReported(progress=0.1, message="n", at=9), {"message": "n"}),
+        (StageChanged(stage="t", message=None, at=9), {"stage": "t", "message": None}),
+        (LogBatch(lines=(), dropped=0, at=9), {}),
+        (export(4), {"exports": 4, "idle_activations": 0}),
+        (ResultMarked(items=(3, 2), at=9), {"marked": (3, 2)}),
+        (
+            StepRecorded(step="a", value=1, at=9),
+            {"idle_activations": 0, "asleep_until": 0},
+        ),
+        (
+            StepFailed(step="a", tries=1, error=BOOM, retry_at=None, at=9),
+            {"idle_activations": 0, "asleep_until": 0},
+        ),
+        (SleepBegun(step="a", until=77, at=9), {"idle_activations": 0, "asleep_until": 77}),
+        (
+            QuestionAsked(step="a", question_id="q2", question="?", at=9),
+            {"idle_activations": 0, "open_questions": {"q1", "q2"}},
+        ),
+        (
+            Answered(question_id="q1", answer="a1", by="b", at=9),
+            {
+                "idle_activations": 0,
+                "open_questions": frozenset(),
+                "answers": {"q0": "a0", "q1": "a1"},
+            },
+        ),
+        (
+            ChildStarted(step="a", child_run_id="r1", at=9),
+            {"idle_activations": 0, "children": ("r0", "r1")},
+        ),
+        (
+            REQUEST,
+            {
+                "status": Status.CANCEL_REQUESTED,
+                "cancel": REQUEST,
+                "cancel_mode": CancelMode.COOPERATIVE,
+            },
+        ),
+        (CancelEscalated(mode=CancelMode.FORCE, at=9), {"cancel_mode": CancelMode.FORCE}),
+        (
+            RunEnded(outcome=Outcome.FAILED, error=BOOM, result=(2,), at=9),
+            {
+                "status": Status.FAILED,
+                "active": False,
+                "finished_at": 9,
+                "error": BOOM,
+                "result": (2,),
+                "open_questions": frozenset(),
+            },
+        ),
+    ],
+    ids=lambda value: "" if isinstance(value, dict) else type(value).__name__,
+)
+def test_an_event_changes_what_it_is_about_and_nothing_else(
+    event: RunEvent, changed: dict[str, Any]
+) -> None:
+    """Every event, on a run that has something in every field."""
+    assert changes(BUSY, evolve(BUSY, event)) == changed
+
+
+@pytest.mark.parametrize(
+    ("until", "questions", "counts"),
+    [(0, (), 1), (10, (), 1), (11, (), 0), (0, ("q",), 0)],
+    ids=["works", "has just woken up", "sleeps", "asks"],
+)
+def test_an_activation_counts_unless_the_run_waits(
+    until: int, questions: tuple[str, ...], counts: int
+) -> None:
+    """Being called while asleep or waiting for an answer says nothing about getting nowhere."""
+    run = replace(BUSY, asleep_until=until, open_questions=frozenset(questions))
+    again = evolve(run, Activated(host="h", epoch=2, plugin_version="1", at=10))
+    assert again.idle_activations == BUSY.idle_activations + counts
+
+
+def test_letting_go_never_counts_below_zero() -> None:
+    """A drain takes back one activation, if there is one."""
+    run = replace(BUSY, idle_activations=0)
+    assert evolve(run, Deactivated(epoch=1, at=9)).idle_activations == 0
+
+
+def test_an_activation_does_not_undo_a_cancel() -> None:
+    """History is never refused, and a run that was asked to end stays asked."""
+    run = evolve(evolve(BUSY, REQUEST), Activated(host="h", epoch=2, plugin_version="1", at=9))
+    assert run.status is Status.CANCEL_REQUESTED
+
+
+def test_history_begins_with_the_creation() -> None:
+    """Anything else is no history of a run; what came instead is named."""
+    with pytest.raises(TypeError, match="a run begins with RunCreated, not Activated"):
+        evolve(None, STARTED)
+
+
+def test_what_is_no_event_is_a_bug() -> None:
+    """It is not passed over in silence."""
+    with pytest.raises(AssertionError, match="PLUGIN_ERROR"):
+        evolve(BUSY, BOOM)  # type: ignore[arg-type]
+
+
+def test_a_run_is_over_with_its_end() -> None:
+    """Then its stream is sealed."""
+    assert not RUN.is_over(BUSY)
+    assert RUN.is_over(
+        evolve(BUSY, RunEnded(outcome=Outcome.SUCCEEDED, error=None, result=(), at=9))
+    )
+
+
+def test_followers_filter_by_whose_it_is_and_where_it_stands() -> None:
+    """Each event carries these; progress as soon as there is one."""
+    whose = {"tenant": "local", "plugin_id": "demo", "entry_id": "count", "task_id": "t"}
+    created = evolve(None, dataclasses.replace(CREATED, task_id="t"))
+    started = evolve(created, STARTED)
+    halfway = evolve(started, ProgressReported(progress=0.0, message=None, at=SECOND))
+    assert describe(None, created) == whose | {"status": "queued", "changed": True}
+    assert describe(created, started) == whose | {"status": "running", "changed": True}
+    assert describe(started, halfway) == whose | {
+        "status": "running",
+        "changed": False,
+        "progress": 0.0,
+    }

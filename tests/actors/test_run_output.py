@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Any
+
+import pytest
+
+from actors.errors import Invalid, TooLarge
+from actors.run.events import LogBatch, Output, ProgressReported, ResultMarked, StageChanged
+from actors.run.output import (
+    MAX_BINARY,
+    MAX_LABEL,
+    MAX_MESSAGE,
+    check_output,
+    check_progress,
+    inline_bytes,
+)
+from tests.actors.test_run_core import export
+
+
+def refused(output: Output, exports: int = 0) -> str:
+    """Why an output is refused."""
+    with pytest.raises(Invalid) as refusal:
+        check_output(output, exports)
+    return str(refusal.value)
+
+
+def test_messages_and_stages_may_be_as_long_as_their_limit() -> None:
+    """What just fits, or is not there, is accepted."""
+    message, label = "m" * MAX_MESSAGE, "s" * MAX_LABEL
+    for output in (
+        ProgressReported(progress=0.5, message=message, at=0),
+        ProgressReported(progress=0.5, message=None, at=0),
+        StageChanged(stage=label, message=message, at=0),
+        StageChanged(stage=label, message=None, at=0),
+        LogBatch(lines=(), dropped=0, at=0),
+    ):
+        check_output(output, 0)
+
+
+@pytest.mark.parametrize(
+    ("output", "why"),
+    [
+        (
+            ProgressReported(progress=0.5, message="m" * 4097, at=0),
+            "a message has 4097 characters; at most 4096 are allowed",
+        ),
+        (
+            StageChanged(stage="s", message="m" * 4097, at=0),
+            "a message has 4097 characters; at most 4096 are allowed",
+        ),
+        (
+            StageChanged(stage="s" * 65, message=None, at=0),
+            "a stage has 65 characters; at most 64 are allowed",
+        ),
+    ],
+    ids=["progress", "stage", "label"],
+)
+def test_whatever_is_too_long_is_named_with_both_lengths(output: Output, why: str) -> None:
+    """Whoever reads the refusal knows what to shorten, and by how much."""
+    assert refused(output) == why
+
+
+@pytest.mark.parametrize(
+    ("progress", "why"),
+    [("0.5", "not a str"), (True, "not a bool"), (None, "not a NoneType"), (1.5, "not 1.5")],
+)
+def test_a_progress_that_is_none_is_shown(progress: Any, why: str) -> None:
+    """The refusal says what came instead of a number from nought to one."""
+    with pytest.raises(Invalid, match=f"^progress is a number from 0.0 to 1.0, {why}$"):
+        check_progress(progress)
+
+
+@pytest.mark.parametrize(
+    ("output", "why"),
+    [
+        (ResultMarked(items=(1, 0, 9), at=0), "export 0 cannot be a result: there is none"),
+        (ResultMarked(items=(1, 3), at=0), "export 3 cannot be a result: there is none"),
+        (export(4), "export 4 cannot follow 2 others"),
+        (export(2), "export 2 cannot follow 2 others"),
+        (
+            export(3, type="movie"),
+            "an export is one of text, url, binary_url, binary, json, not 'movie'",
+        ),
+        (export(3, url="u"), "an export of type text has no url"),
+        (export(3, binary=b"", url="u"), "an export of type text has no binary"),
+        (export(3, text=None), "an export of type text needs its text"),
+    ],
+)
+def test_an_output_that_does_not_fit_is_refused_with_the_reason(output: Output, why: str) -> None:
+    """Two items came before each."""
+    assert refused(output, 2) == why
+
+
+def test_a_result_may_name_the_first_and_the_last_item() -> None:
+    """Items are counted from one."""
+    check_output(ResultMarked(items=(1, 2), at=0), 2)
+
+
+def test_bytes_may_come_as_base64() -> None:
+    """Text is decoded, bytes are taken as they are."""
+    assert inline_bytes("AP8=") == inline_bytes(b"\x00\xff") == b"\x00\xff"
+
+
+@pytest.mark.parametrize("data", ["AP8", "A P8=", "\u00e9"])
+def test_what_is_not_base64_is_refused(data: str) -> None:
+    """Nothing is guessed or skipped."""
+    with pytest.raises(Invalid, match=r"^this is not base64: .") as refusal:
+        inline_bytes(data)
+    assert isinstance(refusal.value.__cause__, ValueError)
+
+
+def test_an_item_holds_only_so_many_bytes_itself() -> None:
+    """Counted after decoding; what just fits is accepted."""
+    most = bytes(MAX_BINARY)
+    assert inline_bytes(most) == inline_bytes(b64encode(most).decode()) == most
+    with pytest.raises(TooLarge) as refusal:
+        inline_bytes(most + b"x")
+    assert (refusal.value.size, refusal.value.limit) == (MAX_BINARY + 1, MAX_BINARY)
