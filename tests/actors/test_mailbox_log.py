@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import trio
 from trio.testing import MockClock
 
+from actors import mailbox
 from actors.folded import Folded
-from actors.mailbox import BATCH, MAX_MAIL, TRIES, Actor, Crashed, NoSuchActor
+from actors.mailbox import TRIES, Actor, Crashed, NoSuchActor
 from eventlog import (
     Append,
     EventLog,
     LogClosed,
-    Overloaded,
     StreamWrite,
     WrongExpectedVersion,
 )
@@ -25,7 +26,7 @@ from eventlog.errors import CodecError, ScopeMoved
 from eventlog.log import Page
 from eventlog.record import Mark
 from eventlog.testing import example_event
-from tests.actors.test_mailbox import COUNTER, COUNTS, Count, Counted, World, gather, world
+from tests.actors.test_mailbox import COUNTER, COUNTS, Count, Counted, World, world
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -36,15 +37,18 @@ class Watched:
     """A log that notes what is asked of it, and fails when told so."""
 
     log: EventLog
-    fails: list[Exception] = field(default_factory=list)
+    troubles: list[Exception | Callable[[], Awaitable[None]] | None] = field(default_factory=list)
     appends: list[tuple[Append, bool]] = field(default_factory=list)
     reads: list[int] = field(default_factory=list)  # after which version
 
     async def append(self, append: Append, *, new_work: bool = False) -> Receipt:
-        """Note it, and fail if it is time to."""
+        """Note it; fail, or let something happen first, if it is time to."""
         self.appends.append((append, new_work))
-        if self.fails:
-            raise self.fails.pop(0)
+        trouble = self.troubles.pop(0) if self.troubles else None
+        if isinstance(trouble, Exception):
+            raise trouble
+        if trouble is not None:
+            await trouble()
         return await self.log.append(append, new_work=new_work)
 
     async def read_stream(self, stream: str, *, after: int = 0, at: Mark | None = None) -> Page:
@@ -104,11 +108,6 @@ async def scene() -> AsyncIterator[Scene]:
         yield made
 
 
-async def together(actor: Actor[int, Count, Counted], *asks: Callable[[], Any]) -> list[Any]:
-    """Ask while the actor is busy, so that all wait in line; give their answers."""
-    return (await gather(lambda: actor.ask(Count(1)), *asks))[1:]
-
-
 MINE = WrongExpectedVersion("counter/1", 1, 2)
 OTHER = WrongExpectedVersion("claim/1", 0, 1)
 MOVED = ScopeMoved("session/1", 1, 2)
@@ -147,10 +146,10 @@ async def test_an_actor_is_idle_from_the_start(autojump_clock: MockClock) -> Non
 async def test_a_conflict_is_tried_again_a_few_times(autojump_clock: MockClock) -> None:
     """Then whoever asked hears of it, and the actor is as good as before."""
     async with scene() as s:
-        s.log.fails = [MINE] * (TRIES - 1)
+        s.log.troubles = [MINE] * (TRIES - 1)
         assert (await s.actor.ask(Count(1))).state == 2
         assert len(s.log.appends) == TRIES
-        s.log.fails = [MINE] * TRIES
+        s.log.troubles = [MINE] * TRIES
         s.log.appends.clear()
         with pytest.raises(WrongExpectedVersion):
             await s.actor.ask(Count(1))
@@ -164,23 +163,6 @@ async def test_after_a_conflict_only_what_is_new_is_read(autojump_clock: MockClo
         await s.foreign(30)
         assert (await s.actor.ask(Count(1))).state == 32
         assert s.log.reads == [1]
-
-
-async def test_who_was_refused_stays_refused(autojump_clock: MockClock) -> None:
-    """After a conflict the others are decided again; what was refused leaves no trace."""
-    async with scene() as s:
-        await s.actor.ask(Count(80))  # 81
-        s.log.fails = [MINE]
-        answers = await together(
-            s.actor, lambda: s.actor.ask(Count(30)), lambda: s.actor.ask(Count(2))
-        )
-        assert [str(answers[0]), answers[1]] == ["82 + 30", 84]
-        s.log.fails = [MINE]
-        await s.foreign(-50, version=4)
-        answers = await together(
-            s.actor, lambda: s.actor.ask(Count(99)), lambda: s.actor.ask(Count(2))
-        )
-        assert [str(answers[0]), answers[1]] == ["35 + 99", 37]
 
 
 async def test_a_conflict_of_its_own_stream_is_not_the_callers(autojump_clock: MockClock) -> None:
@@ -200,28 +182,12 @@ async def test_a_conflict_elsewhere_is_the_callers(
     """Who wrote elsewhere hears of it at once. Who did not is tried again."""
     async with scene() as s:
         also = StreamWrite("claim/1", 0, [example_event()])
-        s.log.fails = [conflict]
+        s.log.troubles = [conflict]
         with pytest.raises(type(conflict)):
             await s.actor.ask(Count(1), also=[also])
         assert len(s.log.appends) == 1
-        s.log.fails = [conflict]
+        s.log.troubles = [conflict]
         assert (await s.actor.ask(Count(1))).state == 2
-
-
-async def test_an_ask_that_writes_elsewhere_is_written_alone(autojump_clock: MockClock) -> None:
-    """So that its conflict is nobody else's; those around it go together."""
-    async with scene() as s:
-        also = StreamWrite("claim/1", 0, [example_event()])
-        answers = await together(
-            s.actor,
-            lambda: s.actor.ask(Count(1)),
-            lambda: s.actor.ask(Count(1)),
-            lambda: s.actor.ask(Count(1), also=[also]),
-            lambda: s.actor.ask(Count(1)),
-        )
-        assert answers == [4, 4, 5, 6]
-        sizes = [[len(write.events) for write in append.writes] for append, _ in s.log.appends]
-        assert sizes == [[1], [2], [1, 1], [1]]
 
 
 async def test_writes_elsewhere_need_no_events(autojump_clock: MockClock) -> None:
@@ -233,50 +199,13 @@ async def test_writes_elsewhere_need_no_events(autojump_clock: MockClock) -> Non
         assert s.world.store.stream_state("claim/1").version == 1
 
 
-async def test_a_batch_takes_so_many(autojump_clock: MockClock) -> None:
-    """Whoever waits beyond that comes with the next one."""
-    async with scene() as s:
-        await together(s.actor, *[lambda: s.actor.ask(Count(1))] * (BATCH + 2))
-        sizes = [len(append.writes[0].events) for append, _ in s.log.appends]
-        assert sizes == [1, BATCH, 2]
-
-
-async def test_the_line_is_as_long_as_it_may_be(autojump_clock: MockClock) -> None:
-    """The first one too many is told how many wait."""
-    async with scene() as s:
-        answers = await together(s.actor, *[s.actor.look] * (MAX_MAIL + 1))
-        assert answers[:-1] == [2] * MAX_MAIL
-        assert isinstance(answers[-1], Overloaded)
-        assert answers[-1].queued == MAX_MAIL
-
-
-async def test_new_work_is_what_somebody_calls_so(autojump_clock: MockClock) -> None:
-    """A batch is new work if one of those it does is; a look never is."""
-    async with scene() as s:
-        await s.actor.ask(Count(1))
-        await s.actor.ask(Count(1), new_work=True)
-        await together(
-            s.actor, s.actor.look, lambda: s.actor.ask(Count(1)), lambda: s.actor.ask(Count(0))
-        )
-        await together(
-            s.actor,
-            lambda: s.actor.ask(Count(1)),
-            lambda: s.actor.ask(Count(1), new_work=True),
-        )
-        assert [new_work for _, new_work in s.log.appends] == [
-            *(False, True),
-            *(False, False),
-            *(False, True),
-        ]
-
-
 async def test_a_closed_log_is_no_crash(autojump_clock: MockClock) -> None:
     """Whoever asks hears the log's own words, and what is known stays known."""
     async with scene() as s:
         crashes: list[object] = []
         actor = s.make(on_crash=lambda *crash: crashes.append(crash))
         await actor.look()
-        s.log.fails = [LogClosed("closed")]
+        s.log.troubles = [LogClosed("closed")]
         with pytest.raises(LogClosed, match=r"^closed$"):
             await actor.ask(Count(1))
         assert crashes == []
@@ -292,7 +221,7 @@ async def test_a_crash_is_told_to_who_asks_and_to_who_supervises(
         actor = s.make(on_crash=lambda stream, error: crashes.append(f"{stream} {error!r}"))
         with pytest.raises(Crashed, match=r"^Count broke counter/1: ZeroDivisionError\('a bug'\)$"):
             await actor.ask(Count(-1))
-        s.log.fails = [CodecError("unreadable"), ValueError("odd")]
+        s.log.troubles = [CodecError("unreadable"), ValueError("odd")]
         for words in (r"CodecError\('unreadable'\)", r"ValueError\('odd'\)"):
             with pytest.raises(Crashed, match=rf"^counter/1 broke: {words}$"):
                 await actor.ask(Count(1))
@@ -346,16 +275,13 @@ async def test_each_event_is_described_by_what_it_changed(autojump_clock: MockCl
         assert [r.event_time for r in stored] == [7, 8, 7, 8]
 
 
-async def test_in_line_it_can_be_too_late(autojump_clock: MockClock) -> None:
-    """When no more tasks are run, those in line are told so and the actor is idle."""
+async def test_after_a_snapshot_everything_is_still_known(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is read again, and the next one is made when it is due."""
+    monkeypatch.setattr(mailbox, "SNAPSHOT_EVERY", 2)
     async with scene() as s:
-        actor = s.actor
-
-        def start(_: object) -> None:
-            raise LogClosed("going down")
-
-        actor._start = start
-        (answer,) = await together(actor, actor.look)
-        assert str(answer) == "going down"
-        assert actor.is_idle
-        assert (await actor.look()).state == 2
+        folded = await s.actor.ask(Count(1))
+        await trio.sleep(10)
+        assert s.actor.folded == replace(folded, snapshot=2)
+        assert s.log.reads == []

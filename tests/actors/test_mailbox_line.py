@@ -1,0 +1,149 @@
+"""Those who find an actor busy wait in line, and a task sees to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import trio
+from trio.testing import MockClock
+
+from actors.mailbox import BATCH, MAX_MAIL, Actor
+from eventlog import LogClosed, Overloaded, StreamWrite
+from eventlog.testing import example_event
+from tests.actors.test_mailbox import COUNTS, Count, Counted, gather
+from tests.actors.test_mailbox_log import scene
+
+
+async def together(actor: Actor[int, Count, Counted], *asks: Callable[[], Any]) -> list[Any]:
+    """Ask while the actor is busy, so that all wait in line; give their answers."""
+    return (await gather(lambda: actor.ask(Count(1)), *asks))[1:]
+
+
+async def test_who_was_refused_stays_refused(autojump_clock: MockClock) -> None:
+    """After a conflict only those are decided again that have no answer yet."""
+    async with scene() as s:
+        await s.actor.ask(Count(80))
+        s.log.troubles = [None, lambda: s.foreign(-50, version=3)]
+        answers = await together(
+            s.actor, lambda: s.actor.ask(Count(30)), lambda: s.actor.ask(Count(2))
+        )
+        assert [str(answers[0]), answers[1]] == ["82 + 30", 34]
+        assert [COUNTS.decode(r).by for r in s.world.stored] == [1, 80, 1, -50, 2]
+
+
+async def test_an_ask_that_writes_elsewhere_is_written_alone(autojump_clock: MockClock) -> None:
+    """So that its conflict is nobody else's; those around it go together."""
+    async with scene() as s:
+        also = StreamWrite("claim/1", 0, [example_event()])
+        answers = await together(
+            s.actor,
+            lambda: s.actor.ask(Count(1)),
+            lambda: s.actor.ask(Count(1)),
+            lambda: s.actor.ask(Count(1), also=[also]),
+            lambda: s.actor.ask(Count(1)),
+        )
+        assert answers == [4, 4, 5, 6]
+        sizes = [[len(write.events) for write in append.writes] for append, _ in s.log.appends]
+        assert sizes == [[1], [2], [1, 1], [1]]
+
+
+async def test_a_batch_takes_so_many(autojump_clock: MockClock) -> None:
+    """Whoever waits beyond that comes with the next one."""
+    async with scene() as s:
+        await together(s.actor, *[lambda: s.actor.ask(Count(1))] * (BATCH + 2))
+        sizes = [len(append.writes[0].events) for append, _ in s.log.appends]
+        assert sizes == [1, BATCH, 2]
+
+
+async def test_the_line_is_as_long_as_it_may_be(autojump_clock: MockClock) -> None:
+    """The first one too many is told how many wait."""
+    async with scene() as s:
+        answers = await together(s.actor, *[s.actor.look] * (MAX_MAIL + 1))
+        assert answers[:-1] == [2] * MAX_MAIL
+        assert isinstance(answers[-1], Overloaded)
+        assert answers[-1].queued == MAX_MAIL
+
+
+async def test_new_work_is_what_somebody_calls_so(autojump_clock: MockClock) -> None:
+    """A batch is new work if one of those it does is; a look never is."""
+    async with scene() as s:
+        await s.actor.ask(Count(1))
+        await s.actor.ask(Count(1), new_work=True)
+        await together(
+            s.actor, s.actor.look, lambda: s.actor.ask(Count(1)), lambda: s.actor.ask(Count(0))
+        )
+        await together(
+            s.actor,
+            lambda: s.actor.ask(Count(1)),
+            lambda: s.actor.ask(Count(1), new_work=True),
+        )
+        assert [new_work for _, new_work in s.log.appends] == [
+            *(False, True),
+            *(False, False),
+            *(False, True),
+        ]
+
+
+async def test_in_line_it_can_be_too_late(autojump_clock: MockClock) -> None:
+    """When no more tasks are run, those in line are told so and the actor is idle."""
+    async with scene() as s:
+        actor = s.actor
+
+        def start(_: object) -> None:
+            raise LogClosed("going down")
+
+        actor._start = start
+        (answer,) = await together(actor, actor.look)
+        assert str(answer) == "going down"
+        assert actor.is_idle
+        assert (await actor.look()).state == 2
+
+
+async def test_when_the_worker_is_cancelled_everybody_in_line_is_told(
+    autojump_clock: MockClock,
+) -> None:
+    """What it had taken and what it had not; what was being written is done."""
+    async with scene() as s:
+        also = StreamWrite("claim/1", 0, [example_event()])
+
+        async def go_down() -> None:
+            s.world.nursery.cancel_scope.cancel()
+
+        s.log.troubles = [None, None, go_down]
+        answers = await together(
+            s.actor,
+            lambda: s.actor.ask(Count(1), also=[replace(also, stream="claim/2")]),
+            lambda: s.actor.ask(Count(1), also=[also]),
+            lambda: s.actor.ask(Count(1)),
+        )
+        assert answers[0] == 3
+        assert [type(answer) for answer in answers[1:]] == [LogClosed, LogClosed]
+        assert [str(answer) for answer in answers[1:]] == ["this process is going down"] * 2
+        assert s.actor.is_idle
+
+
+async def test_cancelled_while_others_wait_it_is_done_all_the_same(
+    autojump_clock: MockClock,
+) -> None:
+    """An ask that is being written cannot be taken back, and leaves the line as it is."""
+    async with scene() as s:
+        impatient = trio.CancelScope()
+
+        async def ask() -> None:
+            with impatient:
+                await s.actor.ask(Count(1))
+
+        async def others_come() -> None:
+            nursery.start_soon(s.actor.look)
+            await trio.testing.wait_all_tasks_blocked()
+            impatient.cancel()
+
+        s.log.troubles = [None, others_come]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lambda: s.actor.ask(Count(1)))
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(ask)
+        assert impatient.cancelled_caught
+        assert (await s.actor.look()).state == 3
