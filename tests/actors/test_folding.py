@@ -11,7 +11,7 @@ from trio.testing import MockClock
 from actors import mailbox
 from actors.decider import Decider
 from actors.folded import Folded
-from actors.folding import fold_rest, fold_stream
+from actors.folding import fold_events, fold_rest, fold_stream
 from actors.run.core import FOLD, RUN
 from actors.run.events import Answered, ProgressReported, StageChanged
 from actors.testing import given
@@ -201,6 +201,14 @@ async def test_a_stream_of_many_pages_is_folded_to_its_end(count: int) -> None:
     log = Pages(records)
     assert await fold_rest(log, COUNTER, "counter/1", None, at=last.mark) == whole
     assert log.asked == [(after, last.mark) for after in afters]
+
+
+def test_events_that_are_decoded_already_are_folded_as_a_stream_is() -> None:
+    """The last record says where it stands."""
+    last = stored(3)[-1]
+    events = [Counted(by=1)] * 3
+    whole = Folded(3, 3, last.mark, last.commit_time, "session/1", snapshot=0)
+    assert fold_events(COUNTER, events, last) == whole
 
 
 async def test_a_fold_knows_from_which_snapshot_it_came() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import trio
 from trio.testing import MockClock
 
+from actors.errors import Crashed
 from actors.mailbox import BATCH, MAX_MAIL, Actor
 from eventlog import LogClosed, Overloaded, StreamWrite
 from eventlog.testing import example_event
@@ -21,16 +22,32 @@ async def together(actor: Actor[int, Count, Counted], *asks: Callable[[], Any]) 
     return (await gather(lambda: actor.ask(Count(1)), *asks))[1:]
 
 
-async def test_who_was_refused_stays_refused(autojump_clock: MockClock) -> None:
-    """After a conflict only those are decided again that have no answer yet."""
+async def test_a_refusal_that_rests_on_old_news_is_decided_again(
+    autojump_clock: MockClock,
+) -> None:
+    """After a conflict everybody is decided on what the log holds."""
     async with scene() as s:
         await s.actor.ask(Count(80))
         s.log.troubles = [None, lambda: s.foreign(-50, version=3)]
         answers = await together(
             s.actor, lambda: s.actor.ask(Count(30)), lambda: s.actor.ask(Count(2))
         )
-        assert [str(answers[0]), answers[1]] == ["82 + 30", 34]
-        assert [COUNTS.decode(r).by for r in s.world.stored] == [1, 80, 1, -50, 2]
+        assert answers == [64, 64]
+        assert [COUNTS.decode(r).by for r in s.world.stored] == [1, 80, 1, -50, 30, 2]
+
+
+async def test_who_has_an_answer_is_not_decided_again(autojump_clock: MockClock) -> None:
+    """A command that crashed stays crashed after a conflict; those behind it are done."""
+    async with scene() as s:
+        s.log.troubles = [None, lambda: s.foreign(30, version=2)]
+        crashes: list[object] = []
+        s.actor._on_crash = lambda *crash: crashes.append(crash)
+        answers = await together(
+            s.actor, lambda: s.actor.ask(Count(-1)), lambda: s.actor.ask(Count(2))
+        )
+        assert isinstance(answers[0], Crashed)
+        assert answers[1] == 34
+        assert len(crashes) == 1
 
 
 async def test_an_ask_that_writes_elsewhere_is_written_alone(autojump_clock: MockClock) -> None:

@@ -12,8 +12,9 @@ import trio
 from trio.testing import MockClock
 
 from actors import mailbox
+from actors.errors import Crashed, NoSuchActor
 from actors.folded import Folded
-from actors.mailbox import TRIES, Actor, Crashed, NoSuchActor
+from actors.mailbox import TRIES, Actor
 from eventlog import (
     Append,
     EventLog,

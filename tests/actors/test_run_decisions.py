@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from actors.errors import AnsweredOtherwise, Fenced, Invalid, NoSuchQuestion, NotNow, Refusal
 from actors.run.commands import Activate, Answer, Deactivate, Finish, Recover, RequestCancel

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -176,7 +175,7 @@ def test_a_run_is_over_with_its_end() -> None:
 def test_followers_filter_by_whose_it_is_and_where_it_stands() -> None:
     """Each event carries these; progress as soon as there is one."""
     whose = {"tenant": "local", "plugin_id": "demo", "entry_id": "count", "task_id": "t"}
-    created = evolve(None, dataclasses.replace(CREATED, task_id="t"))
+    created = evolve(None, replace(CREATED, task_id="t"))
     started = evolve(created, STARTED)
     halfway = evolve(started, ProgressReported(progress=0.0, message=None, at=SECOND))
     assert describe(None, created) == whose | {"status": "queued", "changed": True}
