@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 from actors.decider import Decider
 from actors.errors import Crashed, NoSuchActor, Refusal
-from actors.mailbox import MAX_MAIL, Actor
+from actors.mailbox import Actor
 from eventlog import (
     Append,
     DiskFull,
@@ -19,7 +19,6 @@ from eventlog import (
     EventRegistry,
     LogClosed,
     MemoryStore,
-    Overloaded,
     Record,
     StreamWrite,
     WrongExpectedVersion,
@@ -178,25 +177,6 @@ async def test_a_refusal_hurts_only_its_asker(autojump_clock: MockClock) -> None
         assert len(w.stored) == 1
 
 
-async def test_a_refusal_comes_after_its_cause(autojump_clock: MockClock) -> None:
-    """What it rests on is on disk, even if that was asked a moment before in the same batch."""
-    async with world() as w:
-        await w.actor.ask(Count(0))
-        stored: list[int] = []
-
-        async def ask_too_much() -> None:
-            with pytest.raises(TooMuch):
-                await w.actor.ask(Count(20))
-            stored.append(len(w.stored))
-
-        async with trio.open_nursery() as nursery:
-            for ask in (lambda: w.actor.ask(Count(1)), lambda: w.actor.ask(Count(90))):
-                nursery.start_soon(ask)
-                await trio.testing.wait_all_tasks_blocked()
-            nursery.start_soon(ask_too_much)
-        assert stored == [3]
-
-
 async def test_nothing_to_say_writes_nothing(autojump_clock: MockClock) -> None:
     """A command without events is answered with the state as it is."""
     async with world() as w:
@@ -335,17 +315,6 @@ async def test_an_actor_without_a_stream_says_so(autojump_clock: MockClock) -> N
     async with world() as w:
         with pytest.raises(NoSuchActor):
             await w.make("counter/9").ask(Count(1))
-
-
-async def test_too_much_mail_is_refused(autojump_clock: MockClock) -> None:
-    """The mailbox is bounded."""
-    async with world() as w:
-        await w.actor.look()
-        asks = [lambda: w.actor.ask(Count(0)) for _ in range(MAX_MAIL + 10)]
-        asks.insert(0, lambda: w.actor.ask(Count(1)))
-        answers = await gather(*asks)
-        assert sum(isinstance(answer, Overloaded) for answer in answers) > 0
-        assert all(answer == 2 or isinstance(answer, Overloaded) for answer in answers)
 
 
 async def test_an_ask_that_is_cancelled_before_its_turn_is_not_done(

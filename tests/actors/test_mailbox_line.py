@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import pytest
 import trio
 from trio.testing import MockClock
 
@@ -13,13 +14,32 @@ from actors.errors import Crashed
 from actors.mailbox import BATCH, MAX_MAIL, Actor
 from eventlog import LogClosed, Overloaded, StreamWrite
 from eventlog.testing import example_event
-from tests.actors.test_mailbox import COUNTS, Count, Counted, gather
+from tests.actors.test_mailbox import COUNTS, Count, Counted, TooMuch, gather, world
 from tests.actors.test_mailbox_log import scene
 
 
 async def together(actor: Actor[int, Count, Counted], *asks: Callable[[], Any]) -> list[Any]:
     """Ask while the actor is busy, so that all wait in line; give their answers."""
     return (await gather(lambda: actor.ask(Count(1)), *asks))[1:]
+
+
+async def test_a_refusal_comes_after_its_cause(autojump_clock: MockClock) -> None:
+    """What it rests on is on disk, even if that was asked a moment before in the same batch."""
+    async with world() as w:
+        await w.actor.ask(Count(0))
+        stored: list[int] = []
+
+        async def ask_too_much() -> None:
+            with pytest.raises(TooMuch):
+                await w.actor.ask(Count(20))
+            stored.append(len(w.stored))
+
+        async with trio.open_nursery() as nursery:
+            for ask in (lambda: w.actor.ask(Count(1)), lambda: w.actor.ask(Count(90))):
+                nursery.start_soon(ask)
+                await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(ask_too_much)
+        assert stored == [3]
 
 
 async def test_a_refusal_that_rests_on_old_news_is_decided_again(
