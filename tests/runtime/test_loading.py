@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from runtime import loading
+from runtime.loading import Loaded, load_plugins
+from runtime.settings import Settings
+
+GOOD = """
+from perdure import RunContext, entry, plugin
+
+@plugin("mine", version="3")
+class Mine:
+    @entry
+    async def go(self, ctx: RunContext) -> None:
+        pass
+"""
+
+
+@pytest.fixture
+def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder from which modules are imported; they are forgotten afterwards."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    known = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - known:
+        del sys.modules[name]
+
+
+def load(modules: Path, text: str, name: str = "some_plugin") -> Loaded:
+    """Load a module with this text."""
+    (modules / f"{name}.py").write_text(dedent(text), "utf-8")
+    return load_plugins(Settings(demo=False, modules=[name]))
+
+
+def test_the_demo_is_loaded_unless_it_is_switched_off() -> None:
+    """It ships with Perdure."""
+    assert list(load_plugins(Settings()).plugins) == ["demo"]
+    assert load_plugins(Settings(demo=False)).plugins == {}
+
+
+def test_a_module_brings_its_plugins(modules: Path) -> None:
+    """Those that it declares itself, not those that it imports."""
+    loaded = load(modules, GOOD + "\nfrom perdure.demo import Demo\n")
+    assert {p.id: p.version for p in loaded.plugins.values()} == {"mine": "3"}
+    assert loaded.problems == []
+
+
+def test_an_installed_package_brings_its_plugins(
+    modules: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the entry-point group perdure.plugins."""
+    (modules / "packaged.py").write_text(GOOD, "utf-8")
+    brought = [
+        EntryPoint("packaged", "packaged:Mine", loading.GROUP),
+        EntryPoint("wrong", "packaged:Yours", loading.GROUP),
+    ]
+    monkeypatch.setattr(loading, "entry_points", lambda **_: brought)
+    loaded = load_plugins(Settings(demo=False))
+    assert list(loaded.plugins) == ["mine"]
+    (problem,) = loaded.problems
+    assert "Yours in packaged declares no plugin" in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message", "remedy"),
+    [
+        ("\nimport nowhere_to_be_found", 2, "No module named 'nowhere", "Correct it"),
+        ("\n\nx = = 1", 3, "SyntaxError", "Correct it"),
+        ("x = 1\ny = 1 / 0", 2, "ZeroDivisionError", "Correct it"),
+        (GOOD.replace("async ", ""), 4, "is not async", "Correct the declaration"),
+        (GOOD.replace("    @entry\n", ""), 4, "has no @entry", "Correct the declaration"),
+        ("x = 1", None, "some_plugin declares no plugin", "Decorate a class"),
+    ],
+)
+def test_what_cannot_be_loaded_says_where_and_what_to_do(
+    modules: Path, text: str, line: int | None, message: str, remedy: str
+) -> None:
+    """With file, line and remedy; everything else is loaded."""
+    (modules / "good.py").write_text(GOOD, "utf-8")
+    (modules / "some_plugin.py").write_text(text, "utf-8")
+    loaded = load_plugins(Settings(demo=False, modules=["some_plugin", "good"]))
+    assert list(loaded.plugins) == ["mine"]
+    (problem,) = loaded.problems
+    assert problem.line == line
+    assert line is None or problem.file == str(modules / "some_plugin.py")
+    assert message in problem.message
+    assert problem.remedy.startswith(remedy)
+
+
+def test_a_module_that_does_not_exist_is_named(modules: Path) -> None:
+    """It may not be installed, or be misspelt."""
+    (problem,) = load_plugins(Settings(demo=False, modules=["nowhere.plugin"])).problems
+    assert str(problem) == (
+        "module nowhere.plugin was not loaded: there is no module nowhere."
+        " Install it, or correct the name in the settings."
+    )
+
+
+def test_an_id_belongs_to_one_plugin(modules: Path) -> None:
+    """The first one keeps it."""
+    (modules / "first.py").write_text(GOOD, "utf-8")
+    (modules / "second.py").write_text(GOOD, "utf-8")
+    loaded = load_plugins(Settings(demo=False, modules=["first", "second"]))
+    assert list(loaded.plugins) == ["mine"]
+    assert "taken by module first" in str(loaded.problems[0])
