@@ -109,6 +109,11 @@ class Env(Protocol):
     ) -> Result:
         """Call a blocking function in a thread. Once begun it is never abandoned."""
 
+    async def run_and_leave(
+        self, fn: Callable[[], Result], *, limiter: trio.CapacityLimiter
+    ) -> Result:
+        """Call a blocking function in a thread that is left behind when the caller is cancelled."""
+
     async def open_process(self, command: Sequence[str], **options: Any) -> Process:
         """Start a subprocess; ``options`` are those of ``trio.lowlevel.open_process``."""
 
@@ -150,6 +155,12 @@ class RealEnv:
     ) -> Result:
         """Call a blocking function in a thread. Once begun it is never abandoned."""
         return await trio.to_thread.run_sync(fn, *args, limiter=limiter)
+
+    async def run_and_leave(
+        self, fn: Callable[[], Result], *, limiter: trio.CapacityLimiter
+    ) -> Result:
+        """Call a blocking function in a thread that is left behind when the caller is cancelled."""
+        return await trio.to_thread.run_sync(fn, limiter=limiter, abandon_on_cancel=True)
 
     async def open_process(self, command: Sequence[str], **options: Any) -> Process:
         """Start a subprocess."""

@@ -151,6 +151,12 @@ class SimEnv:
     def _thread_delay(self) -> float:
         return self.random.choice([0, 0, 0.001, 0.005, 0.1])
 
+    async def run_and_leave(
+        self, fn: Callable[[], Result], *, limiter: trio.CapacityLimiter
+    ) -> Result:
+        """Call a blocking function; simulated threads are never left behind."""
+        return await self.run_sync(fn, limiter=limiter)
+
     async def open_process(self, command: Sequence[str], **_: Any) -> Process:
         """Start one of the programs that the test has put into ``programs``."""
         self.breathe()

@@ -117,6 +117,22 @@ class CurrentRun:
         more["metadata"] = {**(more.get("metadata") or {}), "ref": ref}
         return await self._export("url", f"{EXPORT_URL}{ref}", description, more)
 
+    async def export(
+        self,
+        type: str,  # noqa: A002 - it is the item's type
+        content: Any,  # noqa: ANN401 - as its type says
+        description: str | None = None,
+        **more: Any,
+    ) -> str:
+        """Export an item of any type, by name; a binary as base64, an ``id`` as a reference."""
+        if type == "id":
+            return await self.export_id(content, description, **more)
+        if type == "binary":
+            return await self.export_binary(content, description, **more)
+        if type != "json" and not isinstance(content, str):
+            raise PluginError("VALIDATION_ERROR", f"an export of type {type} holds a text")
+        return await self._export(type, content, description, more)
+
     async def _export(
         self,
         kind: str,

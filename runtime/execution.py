@@ -45,6 +45,7 @@ class Desk(Protocol):
 
     env: Env
     limits: HostLimits
+    threads: trio.CapacityLimiter
 
     async def ask(
         self, run_id: str, command: RunCommand, *, also: Sequence[StreamWrite] = ()
@@ -53,6 +54,11 @@ class Desk(Protocol):
 
     def start(self, task: Callable[[], Awaitable[None]]) -> None:
         """Run a task beside the executions."""
+
+    async def call(
+        self, execution: Execution, entry: Entry, ctx: RunContext, args: dict[str, Any]
+    ) -> Any:  # noqa: ANN401 - what the entry returns
+        """Call an entry, wherever it runs."""
 
     async def has_export(self, owner: Run, item_id: str) -> bool:
         """Tell whether an item exists and belongs to the same owner."""
@@ -83,6 +89,7 @@ class Execution:
         self.outbox = Outbox(history, self._started_at, progress_items=desk.limits.progress_items)
         self._work = trio.CancelScope()
         self._handing_over = trio.StrictFIFOLock()
+        self.forced = trio.Event()  # nobody waits for the entry any more
         self._changed = trio.Event()
         self._room = trio.Event()
         self._helpers: list[trio.CancelScope] = []  # of a flush, an escalation, a deadline
@@ -132,7 +139,7 @@ class Execution:
         with self._work:
             try:
                 args = self._entry.check(self.run.created.args)
-                value = await self._entry.handler(context, **args)
+                value = await self._desk.call(self, self._entry, context, args)
                 ending = self._value_returned(value)
             except Exception as error:  # noqa: BLE001 - the edge of an entry: its failure is its end
                 ending = self._failed(error)
@@ -217,6 +224,8 @@ class Execution:
             return
         if self._is_asked(CancelMode.INTERRUPT):
             self._work.cancel()
+        if self._is_asked(CancelMode.FORCE):
+            self.forced.set()
         if not self._escalating:
             self._escalating = True
             self._start(self._escalate)
@@ -262,6 +271,21 @@ class Execution:
     def cancel_reason(self) -> str | None:
         """Why, if somebody said so."""
         return self.run.cancel.reason if self.run.cancel else None
+
+    async def until_cancelled(self) -> str | None:
+        """Wait until the run is asked to end; give the reason."""
+        while not self.cancel_requested:
+            await self._changed.wait()
+        return self.cancel_reason
+
+    @property
+    def is_left_behind(self) -> bool:
+        """Whether the run no longer waits for its entry."""
+        return self._is_over or self._ended or self._fenced
+
+    async def in_thread(self, fn: Callable[[], Any]) -> Any:  # noqa: ANN401 - what it returns
+        """Call a function in a thread; when the run ends without it, it is left behind."""
+        return await self._desk.env.run_and_leave(fn, limiter=self._desk.threads)
 
     def now(self) -> int:
         """Wall time."""

@@ -27,7 +27,9 @@ from eventlog.append import StreamWrite
 from eventlog.errors import LogClosed, Unavailable
 from eventlog.record import Metadata
 from runtime.execution import Execution
+from runtime.process.pool import Pool
 from runtime.registry import IDLE, Registry
+from runtime.threads import THREADS, call_in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from eventlog.env import Env
     from eventlog.log import EventLog
     from eventlog.record import Record
+    from runtime.contract import RunContext
     from runtime.plugin import Entry, Plugin
 
 CANCEL_GRACE: Final = 5.0  # seconds an entry gets to obey, and again after being interrupted
@@ -92,6 +95,8 @@ class Host:
         self.runs: Registry[Run, RunCommand, RunEvent] = Registry(
             RUN, log=log, env=env, idle=self.limits.idle, on_change=self._changed
         )
+        self.threads = trio.CapacityLimiter(THREADS)  # their own: a commit never waits for them
+        self.processes = Pool(env, grace=self.limits.cancel_grace)
         self._waiting: dict[str, deque[str]] = {}  # plugin -> run ids, as many as were accepted
         self._running: Counter[str] = Counter()
         self._executions: dict[str, Execution] = {}
@@ -105,6 +110,7 @@ class Host:
         """Execute what is dispatched, until cancelled."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self.runs.run)
+            await nursery.start(self.processes.run)
             self._nursery = nursery
             task_status.started()
             try:
@@ -243,6 +249,17 @@ class Host:
             if self._executions.get(run_id) is execution:  # and not the one that took over
                 del self._executions[run_id]
 
+    async def call(
+        self, execution: Execution, entry: Entry, ctx: RunContext, args: dict[str, Any]
+    ) -> Any:  # noqa: ANN401 - what the entry returns
+        """Call an entry, wherever it runs."""
+        if entry.where == "process":
+            return await self.processes.call(execution, entry, ctx, args)
+        assert entry.handler is not None  # noqa: S101 - only a program has none
+        if entry.where == "thread":
+            return await call_in_thread(execution, entry.handler, ctx, args)
+        return await entry.handler(ctx, **args)
+
     async def _not_ready(self, run_id: str, run: Run) -> None:
         name = f"{run.created.plugin_id}.{run.created.entry_id}"
         error = RunError(code="NOT_READY", message=f"{name} is not loaded", retriable=True)
@@ -272,7 +289,9 @@ class Host:
     def is_compatible(self, run: Run) -> bool:
         """Tell whether a run can go on with the plugin that is loaded."""
         plugin = self.plugins.get(run.created.plugin_id)
-        return plugin is not None and run.plugin_version in {None, plugin.version}
+        return plugin is not None and (
+            run.plugin_version in {None, plugin.version} or run.plugin_version in plugin.compatible
+        )
 
     # Hearing
 

@@ -7,21 +7,23 @@
             ...
 
 The arguments' types are the schema: it is published as JSON Schema 2020-12 and checked before a
-run exists. This module stays light: it is what ``import perdure`` costs.
+run exists. Async entries run inline on Trio; others run in a process of their own, or, if that is
+asked for, in a thread. This module stays light: it is what ``import perdure`` costs.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar, get_type_hints, overload
+from typing import Any, Final, Literal, NamedTuple, TypeVar, get_type_hints, overload
 
 import msgspec
 
-Handler = Callable[..., Awaitable[Any]]
 Function = TypeVar("Function", bound=Callable[..., Any])
 Class = TypeVar("Class", bound=type)
+
+Where = Literal["inline", "process", "thread"]
 
 _MARK: Final = "__perdure_entry__"
 
@@ -37,18 +39,35 @@ class EntryOptions:
     id: str | None = None
     timeout: float | None = None  # seconds from the start of a run
     resumes: bool = True  # after a lost host the entry is called again; else the run has failed
+    where: Where | None = None  # inline if it is async, else in a process
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """What is started to execute entries that do not run inline.
+
+    With ``home`` it is a Python process that finds the plugin's class there and can execute one
+    run after the other; without, any executable, started for each run.
+    """
+
+    command: tuple[str, ...] = ()
+    home: str | None = None  # "module:Class"
+    folder: str | None = None  # where it is started, and what its modules are imported from
+    network: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """Something a plugin can do."""
+    """Something a plugin can do. The handler is called inline or in a thread."""
 
     id: str
-    handler: Handler
+    handler: Callable[..., Any] | None
     arguments: type[msgspec.Struct]
     description: str | None
     timeout: float | None
     resumes: bool
+    where: Where = "inline"
+    program: Program | None = None
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -76,13 +95,18 @@ class Plugin:
     entries: Mapping[str, Entry] = field(default_factory=dict)
     limit: int | None = None  # how many of its runs may run at once
     description: str | None = None
+    compatible: frozenset[str] = frozenset()  # versions whose runs this one can go on with
 
 
 @overload
 def entry(fn: Function) -> Function: ...
 @overload
 def entry(
-    *, id: str | None = None, timeout: float | None = None, resumes: bool = True
+    *,
+    id: str | None = None,
+    timeout: float | None = None,
+    resumes: bool = True,
+    where: Where | None = None,
 ) -> Callable[[Function], Function]: ...
 def entry(
     fn: Function | None = None,
@@ -90,9 +114,15 @@ def entry(
     id: str | None = None,  # noqa: A002 - it is the entry's id, and a keyword only
     timeout: float | None = None,
     resumes: bool = True,
+    where: Where | None = None,
 ) -> Function | Callable[[Function], Function]:
-    """Declare a method of a plugin as an entry (a decorator, with or without arguments)."""
-    options = EntryOptions(id=id, timeout=timeout, resumes=resumes)
+    """Declare a method of a plugin as an entry (a decorator, with or without arguments).
+
+    Async methods run inline on Trio. Others, and with ``where="process"`` async ones on asyncio,
+    run in a process. A thread (``where="thread"``) cannot be stopped: when its run is canceled or
+    out of time it is left behind, and what it returns later is refused.
+    """
+    options = EntryOptions(id=id, timeout=timeout, resumes=resumes, where=where)
 
     def declare(fn: Function) -> Function:
         setattr(fn, _MARK, options)
@@ -106,66 +136,105 @@ def plugin(
     *,
     version: str = "0",
     limit: int | None = None,
+    compatible: Iterable[str] = (),
+    network: bool = True,
 ) -> Callable[[Class], Class]:
-    """Declare a class as a plugin (a decorator). It is made once, without arguments."""
+    """Declare a class as a plugin (a decorator). It is made once, without arguments.
+
+    ``compatible`` are earlier versions whose runs this one can go on with.
+    """
+    declaration = _Declaration(id, version, limit, frozenset(compatible), network)
 
     def declare(cls: Class) -> Class:
-        cls.__perdure_plugin__ = (id, version, limit)  # type: ignore[attr-defined]
+        cls.__perdure_plugin__ = declaration  # type: ignore[attr-defined]
         declared(cls)  # mistakes show at the declaration
         return cls
 
     return declare
 
 
+class _Declaration(NamedTuple):
+    id: str
+    version: str
+    limit: int | None
+    compatible: frozenset[str]
+    network: bool
+
+
 def declared(cls: type) -> Plugin:
     """Give the plugin that a class declares, with an instance behind its entries."""
-    declaration = getattr(cls, "__perdure_plugin__", None)
+    declaration: _Declaration | None = getattr(cls, "__perdure_plugin__", None)
     if declaration is None:
         raise DeclarationError(f"{cls.__qualname__} is not declared with @plugin")
-    plugin_id, version, limit = declaration
     instance = cls()
+    program = Program(home=f"{cls.__module__}:{cls.__qualname__}", network=declaration.network)
     entries = {}
     for name, member in inspect.getmembers(cls, inspect.isfunction):
         options = getattr(member, _MARK, None)
         if options is not None:
-            made = _entry(options.id or name, getattr(instance, name), options)
+            made = _entry(options.id or name, getattr(instance, name), options, program)
             entries[made.id] = made
     if not entries:
-        raise DeclarationError(f"plugin {plugin_id!r} ({cls.__qualname__}) has no @entry")
+        raise DeclarationError(f"plugin {declaration.id!r} ({cls.__qualname__}) has no @entry")
     return Plugin(
-        id=plugin_id,
-        version=version,
+        id=declaration.id,
+        version=declaration.version,
         entries=entries,
-        limit=limit,
+        limit=declaration.limit,
         description=inspect.cleandoc(cls.__doc__) if cls.__doc__ else None,
+        compatible=declaration.compatible,
     )
 
 
-def _entry(entry_id: str, handler: Handler, options: EntryOptions) -> Entry:
-    where = f"entry {entry_id!r} ({handler.__qualname__})"
-    if not inspect.iscoroutinefunction(handler):
-        raise DeclarationError(f"{where} is not async: only async entries can run inline")
+def _entry(
+    entry_id: str, handler: Callable[..., Any], options: EntryOptions, program: Program
+) -> Entry:
+    name = f"entry {entry_id!r} ({handler.__qualname__})"
+    where = _where(name, handler, options, program)
+    return Entry(
+        id=entry_id,
+        handler=handler,
+        arguments=_arguments(name, entry_id, handler),
+        description=inspect.getdoc(handler),
+        timeout=options.timeout,
+        resumes=options.resumes,
+        where=where,
+        program=program if where == "process" else None,
+    )
+
+
+def _where(
+    name: str, handler: Callable[..., Any], options: EntryOptions, program: Program
+) -> Where:
+    is_async = inspect.iscoroutinefunction(handler)
+    where: Where = options.where or ("inline" if is_async else "process")
+    if where == "inline" and not is_async:
+        raise DeclarationError(f"{name} is not async, so it cannot run inline: leave `where` out")
+    if where == "thread" and is_async:
+        raise DeclarationError(f"{name} is async: it runs inline, or in a process on asyncio")
+    if where == "process" and "<locals>" in str(program.home):
+        raise DeclarationError(
+            f"{name} runs in a process, which cannot find a class inside a function:"
+            " declare it at the top of a module"
+        )
+    return where
+
+
+def _arguments(name: str, entry_id: str, handler: Callable[..., Any]) -> type[msgspec.Struct]:
+    """Make the type of an entry's arguments from its signature."""
     parameters = list(inspect.signature(handler).parameters.values())
     if not parameters:
-        raise DeclarationError(f"{where} takes no context: its first parameter is the RunContext")
-    hints = get_type_hints(handler)
+        raise DeclarationError(f"{name} takes no context: its first parameter is the RunContext")
+    hints = get_type_hints(handler, include_extras=True)
     fields: list[Any] = []
     for parameter in parameters[1:]:
         if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
-            raise DeclarationError(f"{where} takes *{parameter.name}: name its arguments")
+            raise DeclarationError(f"{name} takes *{parameter.name}: name its arguments")
         if parameter.name not in hints:
-            raise DeclarationError(f"{where}: argument {parameter.name!r} has no type")
+            raise DeclarationError(f"{name}: argument {parameter.name!r} has no type")
         hint = hints[parameter.name]
         required = parameter.default is parameter.empty
         fields.append(
             (parameter.name, hint) if required else (parameter.name, hint, parameter.default)
         )
-    arguments = msgspec.defstruct(entry_id, fields, kw_only=True, forbid_unknown_fields=True)
-    return Entry(
-        id=entry_id,
-        handler=handler,
-        arguments=arguments,
-        description=inspect.getdoc(handler),
-        timeout=options.timeout,
-        resumes=options.resumes,
-    )
+    return msgspec.defstruct(entry_id, fields, kw_only=True, forbid_unknown_fields=True)

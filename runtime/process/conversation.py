@@ -1,0 +1,195 @@
+"""A conversation: what a process says about its run becomes what an inline entry would do.
+
+Steps, retries, exports, sleeps, questions and children are those of ``ctx.run``; the process is
+only told when to do what. It may speak of no run but its own, it is read no faster than it can be
+dealt with, and a word that is no message ends its run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import outcome
+import trio
+
+from actors.errors import Refusal
+from runtime.contract import PluginError, Retry, RunCancelled, StepError
+from runtime.ending import error_of
+from runtime.process import messages as m
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from runtime.current_run import CurrentRun
+    from runtime.process.worker import Worker
+
+BURST: Final = 1000  # messages that are dealt with at once; more have to wait a little
+PAUSE: Final = 0.05
+MAX_REQUESTS: Final = 64  # that one process may have open at once
+PROTOCOL_ERROR: Final = "PLUGIN_PROTOCOL_ERROR"
+
+
+class Conversation:
+    """The talk with a worker about one run."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        run: CurrentRun,
+        until_cancelled: Callable[[], Awaitable[str | None]],
+    ) -> None:
+        """Nothing is said before ``hold``."""
+        self._worker = worker
+        self._run = run
+        self._until_cancelled = until_cancelled
+        self._open: set[int] = set()
+        self._calls: dict[int, trio.MemorySendChannel[m.Did]] = {}
+
+    async def hold(self, entry_id: str, args: Mapping[str, Any]) -> Any:  # noqa: ANN401
+        """Have the entry executed; give what it returns, or raise what it raises."""
+        start = {"do": "start", "entry_id": entry_id, "args": args, "run": self._about()}
+        await self._worker.send(start)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._tell_of_cancel)
+            heard = await outcome.acapture(self._listen, nursery)
+            nursery.cancel_scope.cancel()
+        return heard.unwrap()
+
+    def _about(self) -> dict[str, Any]:
+        run = self._run
+        return {
+            "id": run.id,
+            "attempt": run.attempt,
+            "root_id": run.root_id,
+            "trace_id": run.trace_id,
+            "deadline": run.deadline,
+            "attempt_token": run.attempt_token,
+        }
+
+    async def _tell_of_cancel(self) -> None:
+        reason = await self._until_cancelled()
+        await self._worker.send({"do": "cancel", "run_id": self._run.id, "reason": reason})
+
+    async def _listen(self, nursery: trio.Nursery) -> Any:  # noqa: ANN401 - what the entry returns
+        heard = 0
+        while (line := await self._worker.receive()) is not None:
+            heard += 1
+            if heard % BURST == 0:
+                await trio.sleep(PAUSE)
+            try:
+                message = m.parse(line)
+            except m.Malformed as error:
+                raise PluginError(PROTOCOL_ERROR, str(error)) from error
+            if message.run_id not in {None, self._run.id}:
+                raise PluginError(PROTOCOL_ERROR, f"it spoke of another run, {message.run_id!r}")
+            if isinstance(message, m.Return):
+                return message.value
+            if isinstance(message, m.Raise):
+                raise _raised(message)
+            self._hear(message, nursery)
+        raise _crashed(await self._worker.wait())
+
+    def _hear(self, message: m.FromProcess, nursery: trio.Nursery) -> None:
+        """Deal with a message: reports at once, requests in a task of their own."""
+        match message:
+            case m.Progress(progress=progress, message=text):
+                self._run.progress(progress, text)
+            case m.Stage(stage=stage, message=text):
+                self._run.status(stage, text)
+            case m.Log(text=text, level=level):
+                self._run.log(text, level)
+            case m.Result(items=items):
+                self._run.result(*items)
+            case m.Did(id=number):
+                self._take_outcome(number, message)
+            case m.Export() | m.Step() | m.Sleep() | m.Ask() | m.Start():
+                self._open_request(message.id)
+                nursery.start_soon(self._answer, message.id, self._request(message))
+            case _:
+                raise PluginError(PROTOCOL_ERROR, f"{type(message).__name__} came twice")
+
+    def _open_request(self, number: int) -> None:
+        if number in self._open:
+            raise PluginError(PROTOCOL_ERROR, f"request {number} is open already")
+        if len(self._open) >= MAX_REQUESTS:
+            raise PluginError(PROTOCOL_ERROR, f"more than {MAX_REQUESTS} requests are open")
+        self._open.add(number)
+
+    def _take_outcome(self, number: int, did: m.Did) -> None:
+        waiting = self._calls.pop(number, None)
+        if waiting is None:
+            raise PluginError(PROTOCOL_ERROR, f"step {number} was not called")
+        waiting.send_nowait(did)
+
+    async def _answer(self, number: int, request: Callable[[], Awaitable[Any]]) -> None:
+        """Do what a request asks for and say what came of it."""
+        try:
+            value = await request()
+        except (PluginError, StepError, RunCancelled, Refusal) as error:
+            cancelled = isinstance(error, RunCancelled)
+            told = error_of(error)
+            answer: dict[str, Any] = {
+                "re": number,
+                "error": m.Error(code=told.code, message=told.message, details=told.details),
+                "cancelled": cancelled,
+            }
+        else:
+            answer = {"re": number, "value": value}
+        self._open.discard(number)
+        await self._worker.send(answer)
+
+    def _request(
+        self, message: m.Export | m.Step | m.Sleep | m.Ask | m.Start
+    ) -> Callable[[], Awaitable[Any]]:
+        run = self._run
+        match message:
+            case m.Export():
+                return lambda: run.export(
+                    message.type,
+                    message.content,
+                    message.description,
+                    key=message.key,
+                    mime=message.mime,
+                    metadata=message.metadata,
+                )
+            case m.Step(id=number, name=step, retry=rule):
+                retry = Retry(
+                    tries=rule.tries, delay=rule.delay, factor=rule.factor, longest=rule.longest
+                )
+                return lambda: run.step(step, self._call, number, retry=retry)
+            case m.Sleep(seconds=seconds, name=name):
+                return lambda: run.sleep(seconds, name)
+            case m.Ask(question=question, name=name):
+                return lambda: run.ask(question, name)
+            case m.Start(plugin_id=plugin_id, entry_id=entry_id, args=args, name=name):
+                return lambda: run.start(plugin_id, entry_id, args, name)
+
+    async def _call(self, number: int) -> Any:  # noqa: ANN401 - what the step returns
+        """Have the process do a step."""
+        send, receive = trio.open_memory_channel[m.Did](1)  # one call, one outcome
+        self._calls[number] = send
+        await self._worker.send({"call": number})
+        did = await receive.receive()
+        if did.error is not None:
+            raise _plugin_error(did.error)
+        return did.value
+
+
+def _raised(message: m.Raise) -> Exception:
+    if message.cancelled:
+        return RunCancelled(message.error.message)
+    return _plugin_error(message.error)
+
+
+def _plugin_error(error: m.Error) -> PluginError:
+    return PluginError(error.code, error.message, details=error.details, retriable=error.retriable)
+
+
+def _crashed(status: int) -> PluginError:
+    how = f"was killed by signal {-status}" if status < 0 else f"exited with status {status}"
+    return PluginError(
+        "PLUGIN_CRASHED",
+        f"the process of the entry {how} before the entry was done",
+        details={"status": status},
+        retriable=True,
+    )

@@ -1,0 +1,128 @@
+"""The pool: workers that are warm, each for one plugin at one version and for one tenant."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import trio
+
+from runtime.contract import PluginError
+from runtime.process.conversation import Conversation
+from runtime.process.worker import LAST_OUTPUT, Worker, start_worker
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from eventlog.env import Env
+    from runtime.contract import RunContext
+    from runtime.execution import Execution
+    from runtime.plugin import Entry, Program
+
+WARM: Final = 2  # workers of a kind that are kept for the next run
+IDLE: Final = 60.0  # seconds for which they are kept
+CHILD: Final = "perdure.child"
+
+
+class Kind(NamedTuple):
+    """What a worker can be used for again: never across tenants or versions."""
+
+    plugin_id: str
+    version: str
+    tenant: str
+    home: str
+
+
+class Pool:
+    """All processes of one host."""
+
+    def __init__(self, env: Env, *, grace: float, warm: int = WARM, idle: float = IDLE) -> None:
+        """Start nothing before it is needed. ``grace`` is between asking and killing."""
+        self._env = env
+        self._grace = grace
+        self._warm = warm
+        self._idle = idle
+        self._kept: dict[Kind, deque[tuple[float, Worker]]] = {}
+        self._nursery: trio.Nursery | None = None
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Own the processes until cancelled; then none is left."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            task_status.started()
+            try:
+                while True:
+                    await self._env.sleep(self._idle / 2)
+                    await self._end_the_idle(self._env.monotonic() - self._idle)
+            finally:
+                self._nursery = None
+                with trio.CancelScope(shield=True):
+                    await self._end_the_idle(float("inf"))
+
+    async def call(
+        self, execution: Execution, entry: Entry, ctx: RunContext, args: Mapping[str, Any]
+    ) -> Any:  # noqa: ANN401 - what the entry returns
+        """Have an entry executed by a process; when this returns or raises, nothing of it runs."""
+        program = entry.program
+        assert program is not None  # noqa: S101 - a process entry has one
+        created = execution.run.created
+        version = execution.run.plugin_version or ""
+        kind = Kind(created.plugin_id, version, created.tenant, program.home or "")
+        worker = await self._worker(kind, program)
+        worker.on_output = lambda level, line: ctx.run.log(line.decode("utf-8", "replace"), level)
+        clean = False
+        try:
+            talk = Conversation(worker, ctx.run, execution.until_cancelled)
+            value = await talk.hold(entry.id, args)
+            clean = True
+        except PluginError as error:
+            clean = error.code not in _NOT_CLEAN
+            raise
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._done_with(kind, worker, clean=clean, force=execution.forced)
+        return value
+
+    async def _worker(self, kind: Kind, program: Program) -> Worker:
+        kept = self._kept.get(kind)
+        if kept:
+            _, worker = kept.pop()
+            return worker
+        command = program.command or (sys.executable, "-m", CHILD, program.home or "")
+        try:
+            worker = await start_worker(self._env, command, program)
+        except OSError as error:
+            raise PluginError(
+                "PLUGIN_NOT_STARTED", f"{command[0]} cannot be started: {error.strerror}"
+            ) from error
+        if self._nursery is not None:
+            self._nursery.start_soon(worker.pump)
+        return worker
+
+    async def _done_with(
+        self, kind: Kind, worker: Worker, *, clean: bool, force: trio.Event
+    ) -> None:
+        """Keep a worker for the next run, or end it."""
+        kept = self._kept.setdefault(kind, deque())
+        if clean and kind.home and len(kept) < self._warm and self._nursery is not None:
+            worker.on_output = lambda _level, _line: None
+            kept.append((self._env.monotonic(), worker))
+            return
+        if clean:
+            with trio.move_on_after(LAST_OUTPUT):
+                await worker.wait()
+        await worker.end(grace=0.0 if clean else self._grace, sooner=force)
+
+    async def _end_the_idle(self, since: float) -> None:
+        for kind, kept in list(self._kept.items()):
+            while kept and kept[0][0] <= since:
+                _, worker = kept.popleft()
+                worker.signal(signal.SIGTERM)
+                await worker.end()
+            if not kept:
+                self._kept.pop(kind, None)
+
+
+_NOT_CLEAN: Final = frozenset({"PLUGIN_CRASHED", "PLUGIN_PROTOCOL_ERROR"})

@@ -1,0 +1,72 @@
+"""How a process is started so that nothing of it outlives its run.
+
+It leads a session and a process group of its own, in a pid namespace where there is one to be had.
+Between it and the server stands a guard, a few lines of shell that hold a pipe to the server: when
+the server is gone the pipe closes, and the guard ends everything. In a pid namespace it is the
+first process, so that even what has left the group ends with it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+GUARD_FD: Final = "PERDURE_GUARD_FD"
+
+# The guard starts its command, and a watcher that waits for the pipe to close.
+_GUARD: Final = """
+"$@" &
+child=$!
+( read -r _ < "/dev/fd/$PERDURE_GUARD_FD"; kill -9 0 ) >/dev/null 2>&1 &
+watcher=$!
+wait "$child"
+status=$?
+kill -9 "$watcher" 2>/dev/null
+exit "$status"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """What the system lets us do."""
+
+    pid_namespace: tuple[str, ...] | None  # the command that makes one
+    network_namespace: tuple[str, ...] | None
+
+
+@lru_cache(maxsize=1)
+def features() -> Features:
+    """Find out what works here, by trying."""
+    pid = ("--pid", "--fork", "--kill-child")
+    return Features(
+        pid_namespace=_first_that_works(pid),
+        network_namespace=_first_that_works((*pid, "--net")),
+    )
+
+
+def _first_that_works(options: tuple[str, ...]) -> tuple[str, ...] | None:
+    unshare = shutil.which("unshare")
+    if unshare is None:
+        return None
+    ways = [(unshare, *options), (unshare, "--user", "--map-current-user", *options)]
+    for way in ways if os.geteuid() == 0 else reversed(ways):
+        try:
+            done = subprocess.run(  # noqa: S603 - a fixed command
+                [*way, "true"], check=False, capture_output=True, timeout=5
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        if done.returncode == 0:
+            return way
+    return None
+
+
+def guarded(command: tuple[str, ...], *, network: bool) -> list[str]:
+    """Give the command that starts another under a guard, as closed off as is possible here."""
+    found = features()
+    way = found.pid_namespace if network else found.network_namespace or found.pid_namespace
+    return [*(way or ()), "/bin/sh", "-c", _GUARD, "perdure-guard", *command]

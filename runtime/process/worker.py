@@ -1,0 +1,177 @@
+"""A worker: one process, the pipes to it, and the certainty that it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from runtime.process.messages import READ_FD, WRITE_FD, Lines, Malformed, to_line
+from runtime.process.sandbox import GUARD_FD, guarded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from eventlog.env import Env, Process
+    from runtime.plugin import Program
+
+CHUNK: Final = 64 << 10
+LAST_OUTPUT: Final = 1.0  # seconds for what an ended process has printed to arrive
+INHERITED: Final = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV")
+
+
+class Worker:
+    """A process that executes runs, one at a time."""
+
+    def __init__(
+        self,
+        process: Process,
+        to_it: trio.abc.SendStream,
+        from_it: trio.abc.ReceiveStream,
+        guard: int,
+    ) -> None:
+        """Own a process that was just started, its pipes and the guard's."""
+        self._process = process
+        self._to_it = to_it
+        self._from_it = from_it
+        self._guard: int | None = guard
+        self._lines = Lines()
+        self._pending: list[bytes] = []
+        self._sending = trio.Lock()
+        self.on_output: Callable[[str, bytes], None] = lambda _level, _line: None
+
+    @property
+    def pid(self) -> int:
+        """The id of the process, and of its group."""
+        return self._process.pid
+
+    async def send(self, message: Any) -> None:  # noqa: ANN401 - a message, or its parts
+        """Say something to the process; one that has ended does not hear it."""
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            async with self._sending:
+                await self._to_it.send_all(to_line(message))
+
+    async def receive(self) -> bytes | None:
+        """Give the next line that the process says; None when it says no more."""
+        while not self._pending:
+            try:
+                data = await self._from_it.receive_some(CHUNK)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                data = b""
+            if not data:
+                return None
+            self._pending = self._lines.feed(data)[::-1]
+        return self._pending.pop()
+
+    async def pump(self) -> None:
+        """Turn what the process prints into lines, until it closes both."""
+        async with trio.open_nursery() as nursery:
+            for stream, level in (
+                (self._process.stdout, "info"),
+                (self._process.stderr, "warning"),
+            ):
+                if stream is not None:
+                    nursery.start_soon(self._pump, stream, level)
+
+    async def _pump(self, stream: trio.abc.ReceiveStream, level: str) -> None:
+        lines = Lines(CHUNK)
+        while True:
+            try:
+                data = await stream.receive_some(CHUNK)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                data = b""
+            if not data:
+                break
+            try:
+                complete = lines.feed(data)
+            except Malformed:
+                complete, lines = [bytes(data)], Lines(CHUNK)  # a line that never ends is cut
+            for line in complete:
+                self.on_output(level, line)
+        if lines.rest:
+            self.on_output(level, lines.rest)
+
+    # Its end
+
+    async def wait(self) -> int:
+        """Wait for the end of the process; give its status, negative for a signal."""
+        status = await self._process.wait()
+        return _SHELL_SIGNAL - status if status > _SHELL_SIGNAL else status
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to everything that the process has started."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)
+
+    async def end(self, *, grace: float = 0.0, sooner: trio.Event | None = None) -> None:
+        """End the process and all it has started: ask, wait for a grace, kill. Reaps it."""
+        with trio.CancelScope(shield=True):
+            if grace > 0 and self._process.returncode is None:
+                self.signal(signal.SIGTERM)
+                with trio.move_on_after(grace):
+                    await self._ended_or(sooner)
+            self.signal(signal.SIGKILL)
+            if self._guard is not None:
+                os.close(self._guard)  # whatever is left under the guard ends with it
+                self._guard = None
+            await self._process.wait()
+            await trio.aclose_forcefully(self._to_it)
+            await trio.aclose_forcefully(self._from_it)
+
+    async def _ended_or(self, sooner: trio.Event | None) -> None:
+        """Wait for the end of the process, or until somebody is in a hurry."""
+        async with trio.open_nursery() as nursery:
+
+            async def hurry(event: trio.Event) -> None:
+                await event.wait()
+                nursery.cancel_scope.cancel()
+
+            if sooner is not None:
+                nursery.start_soon(hurry, sooner)
+            await self._process.wait()
+            nursery.cancel_scope.cancel()
+
+
+_SHELL_SIGNAL: Final = 128  # a shell reports a signal as its number and this
+
+
+async def start_worker(env: Env, command: Sequence[str], program: Program) -> Worker:
+    """Start a process under a guard, with pipes to and from it."""
+    with ExitStack() as ours, ExitStack() as theirs:
+        read_there, write_here = _pipe(theirs, ours)
+        read_here, write_there = _pipe(ours, theirs)
+        guard_there, guard_here = _pipe(theirs, ours)
+        inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+        process = await env.open_process(
+            guarded(tuple(command), network=program.network),
+            stdin=-3,  # subprocess.DEVNULL
+            stdout=-1,  # subprocess.PIPE
+            stderr=-1,
+            pass_fds=(read_there, write_there, guard_there),
+            start_new_session=True,
+            cwd=program.folder,
+            env={
+                **inherited,
+                READ_FD: str(read_there),
+                WRITE_FD: str(write_there),
+                GUARD_FD: str(guard_there),
+            },
+        )
+        ours.pop_all()  # they are the worker's now
+    return Worker(
+        process,
+        trio.lowlevel.FdStream(write_here),
+        trio.lowlevel.FdStream(read_here),
+        guard_here,
+    )
+
+
+def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
+    """Make a pipe whose ends are closed with their owners."""
+    read, write = os.pipe()
+    reader.callback(os.close, read)
+    writer.callback(os.close, write)
+    return read, write
