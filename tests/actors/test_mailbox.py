@@ -300,12 +300,13 @@ async def test_a_worker_that_is_cancelled_leaves_nobody_waiting(autojump_clock: 
             except LogClosed as closed:
                 answers.append(closed)
 
-        async with trio.open_nursery() as askers:
-            for _ in range(4):
-                askers.start_soon(ask)
-            await trio.testing.wait_all_tasks_blocked()
-            await trio.sleep(7)  # the first has been answered, the others are being written
-            w.nursery.cancel_scope.cancel()
+        with trio.CancelScope(shield=True):  # those who ask live on
+            async with trio.open_nursery() as askers:
+                for _ in range(4):
+                    askers.start_soon(ask)
+                await trio.testing.wait_all_tasks_blocked()
+                await trio.sleep(7)  # the first has been answered, the others are being written
+                w.nursery.cancel_scope.cancel()
         assert len(answers) == 4
         assert answers[0] == 2
 

@@ -149,12 +149,13 @@ async def test_when_the_worker_is_cancelled_everybody_in_line_is_told(
             s.world.nursery.cancel_scope.cancel()
 
         s.log.troubles = [None, None, go_down]
-        answers = await together(
-            s.actor,
-            lambda: s.actor.ask(Count(1), also=[replace(also, stream="claim/2")]),
-            lambda: s.actor.ask(Count(1), also=[also]),
-            lambda: s.actor.ask(Count(1)),
-        )
+        with trio.CancelScope(shield=True):  # those who ask live on
+            answers = await together(
+                s.actor,
+                lambda: s.actor.ask(Count(1), also=[replace(also, stream="claim/2")]),
+                lambda: s.actor.ask(Count(1), also=[also]),
+                lambda: s.actor.ask(Count(1)),
+            )
         assert answers[0] == 3
         assert [type(answer) for answer in answers[1:]] == [LogClosed, LogClosed]
         assert [str(answer) for answer in answers[1:]] == ["this process is going down"] * 2
