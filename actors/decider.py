@@ -37,7 +37,8 @@ class Decider(Generic[State, Command, Event]):
     fold: str  # the version of ``evolve``: snapshots made by another are not used
 
     def replay(self, events: Iterable[Event], state: State | None = None) -> State | None:
-        """Fold a history onto a state."""
+        """Fold a history onto a state, or onto the initial one."""
+        state = self.initial if state is None else state
         for event in events:
             state = self.evolve(state, event)
         return state

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
@@ -352,17 +353,21 @@ class Actor(Generic[State, Command, Event]):
         return folded is not None and folded.version >= folded.snapshot + SNAPSHOT_EVERY
 
     async def _keep_a_snapshot(self) -> None:
-        """Keep the state, so that nobody has to fold all of a long stream again."""
+        """Keep the state, so that nobody has to fold all of a long stream again.
+
+        A state that cannot be kept is passed over: it is a cache.
+        """
         folded = self.folded
         assert folded is not None  # noqa: S101 - a snapshot was due
-        await self._log.save_snapshot(
-            self.stream,
-            folded.version,
-            folded.mark.event_id,
-            fold=self._decider.fold,
-            state=self._decider.freeze(folded.state),
-        )
         self.folded = replace(folded, snapshot=folded.version)
+        with suppress(EventLogError):
+            await self._log.save_snapshot(
+                self.stream,
+                folded.version,
+                folded.mark.event_id,
+                fold=self._decider.fold,
+                state=self._decider.freeze(folded.state),
+            )
 
 
 def _settle_all(

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import replace
+
 from actors.errors import Invalid
 from actors.run.events import (
     ExportAppended,
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 WINDOW: Final = 100_000_000  # nanoseconds between two reports of one run, at least
 PROGRESS_ITEMS: Final = 500_000_000  # nanoseconds between two exports of progress, if wanted
 LONG_RUN: Final = 1000  # a run that has lasted long reports at most so often in its life
+_PROGRESS_KEY: Final = "perdure.progress-"
 MAX_LINES: Final = 200  # log lines that wait; more in one flush are dropped and counted
 MAX_LINE: Final = 2000  # characters of a log line
 MAX_ITEMS: Final = 64  # exports that wait; more make the entry wait
@@ -66,7 +69,7 @@ class Outbox:
         report = ProgressReported(progress=progress, message=message, at=now)
         check_output(report, 0)
         if not self.muted:
-            self._progress = ProgressReported(progress=float(progress), message=message, at=now)
+            self._progress = replace(report, progress=float(progress))
 
     def stage(self, stage: str, message: str | None, now: int) -> None:
         """Name what the work is doing; the latest name wins."""
@@ -166,4 +169,5 @@ class Outbox:
         if self._progress_items and now >= self._next_progress_item:
             self._next_progress_item = now + PROGRESS_ITEMS
             text = report.message or f"{report.progress:.0%}"
-            self.export("text", text, now, metadata={"progress": report.progress})
+            key = f"{_PROGRESS_KEY}{self._exports + 1}"  # one that no export of the entry's has
+            self.export("text", text, now, key=key, metadata={"progress": report.progress})

@@ -3,9 +3,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from typing import Any
 
 import pytest
 import trio
+from msgspec import structs
 from trio.testing import MockClock
 
 from actors import mailbox
@@ -13,7 +15,7 @@ from actors.decider import Decider
 from actors.folded import Folded
 from actors.folding import fold_events, fold_rest, fold_stream
 from actors.run.core import FOLD, RUN
-from actors.run.events import Answered, ProgressReported, StageChanged
+from actors.run.events import RUN_EVENTS, Answered, ProgressReported, StageChanged
 from actors.testing import given
 from eventlog import EventLog, MemoryStore, Record, cbor, open_log
 from eventlog.errors import CodecError
@@ -257,3 +259,25 @@ def test_a_changed_fold_has_another_name() -> None:
     """A snapshot made by other rules is never used: whoever changes the state renames the fold."""
     digest = blake2b(RUN.freeze(RICH), digest_size=8).hexdigest()
     assert {FOLD: digest} == FROZEN
+
+
+@pytest.mark.usefixtures("_often")
+async def test_a_state_that_cannot_be_kept_is_passed_over(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As deep arguments: they fit into an event, but not one level deeper into a snapshot."""
+    deep: Any = 1
+    for _ in range(30):
+        deep = [deep]
+    created = structs.replace(CREATED, args={"deep": deep})
+    run = RUN.replay([created])
+    assert run is not None
+    RUN_EVENTS.encode(created, event_id=bytes(16), event_time=0)
+    with pytest.raises(CodecError):
+        RUN.freeze(run)
+    async with world(Watched()) as w:
+        freeze = Decider.freeze
+        monkeypatch.setattr(Decider, "freeze", lambda *_: freeze(RUN, run))
+        await counted(w, 25)
+        assert (await w.actor.look()).state == 26
+        assert await reads(w.log) == 26

@@ -159,3 +159,17 @@ def test_a_flush_is_due_when_something_waits() -> None:
     assert box.due(1) == WINDOW
     box.log("info", "x", 1)
     assert box.due(1) == 1
+
+
+def test_progress_that_is_exported_is_never_taken_for_an_export_of_the_entrys() -> None:
+    """After a crash an equal text of the entry's own is a new item, or the one it was."""
+    first = Outbox(History(), 0, progress_items=True)
+    first.progress(0.5, None, 1)
+    recorded = first.take(1)
+    assert first.export("text", "50%", 2) == 2
+    history = History()
+    for event in [*recorded, *first.take(2)]:
+        history.add(event)
+    again = Outbox(history, 0, progress_items=True)
+    assert again.export("text", "50%", 3) == 2
+    assert again.export("text", "50%", 3) == 3

@@ -109,10 +109,35 @@ def test_a_declaration_that_cannot_work_says_what_to_do() -> None:
             async def count(self, ctx: RunContext, to) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
                 pass
 
-    with pytest.raises(DeclarationError, match="is not async"):
+    with pytest.raises(DeclarationError, match="is not async, so it cannot run inline"):
 
         @plugin("sync")
         class _Sync:
+            @entry(where="inline")
+            def count(self, ctx: RunContext) -> None:
+                pass
+
+    with pytest.raises(DeclarationError, match="a process, which cannot find a class inside"):
+
+        @plugin("hidden")
+        class _Hidden:
             @entry
             def count(self, ctx: RunContext) -> None:
                 pass
+
+    with pytest.raises(DeclarationError, match="is async: it runs inline, or in a process"):
+
+        @plugin("thread")
+        class _Thread:
+            @entry(where="thread")
+            async def count(self, ctx: RunContext) -> None:
+                pass
+
+
+def test_the_limits_of_arguments_are_checked() -> None:
+    """A type says more than its name: what it is annotated with counts too."""
+    count = declared(Demo).entries["count"]
+    assert count.check({"to": 1}) == {"to": 1, "delay": 0.1}
+    with pytest.raises(ValueError, match=">= 1"):
+        count.check({"to": 0})
+    assert count.schema["properties"]["to"]["minimum"] == 1

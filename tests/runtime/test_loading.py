@@ -23,6 +23,9 @@ class Mine:
 """
 
 
+DECLARED = ("is not async", "Correct the declaration")
+
+
 @pytest.fixture
 def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder from which modules are imported; they are forgotten afterwards."""
@@ -74,7 +77,7 @@ def test_an_installed_package_brings_its_plugins(
         ("\nimport nowhere_to_be_found", 2, "No module named 'nowhere", "Correct it"),
         ("\n\nx = = 1", 3, "SyntaxError", "Correct it"),
         ("x = 1\ny = 1 / 0", 2, "ZeroDivisionError", "Correct it"),
-        (GOOD.replace("async ", ""), 4, "is not async", "Correct the declaration"),
+        (GOOD.replace("async ", "").replace("@entry", '@entry(where="inline")'), 4, *DECLARED),
         (GOOD.replace("    @entry\n", ""), 4, "has no @entry", "Correct the declaration"),
         ("x = 1", None, "some_plugin declares no plugin", "Decorate a class"),
     ],
