@@ -268,9 +268,17 @@ def execute(channel: Channel, entries: Mapping[str, Entry], start: dict[str, Any
         entry = entries[start["entry_id"]]
         args = entry.check(start["args"])
         value = _call(channel, entry, start["run"], args)
+        _flush()
         channel.say("return", value=value)
     except BaseException as error:  # noqa: BLE001 - whatever happens is said
+        _flush()
         channel.say("raise", error=error_of(error), cancelled=_is_cancellation(error))
+
+
+def _flush() -> None:
+    """What was printed belongs to the run that is about to end."""
+    sys.stdout.flush()
+    sys.stderr.flush()
 
 
 def _call(channel: Channel, entry: Entry, about: Mapping[str, Any], args: Mapping[str, Any]) -> Any:  # noqa: ANN401 - what the entry returns
@@ -294,8 +302,6 @@ def main() -> None:
     while True:
         start = channel.starts.get()
         execute(channel, entries, start)
-        sys.stdout.flush()
-        sys.stderr.flush()
         channel.forget()
 
 

@@ -6,12 +6,14 @@ A plugin that cannot be loaded is a problem with a place and a remedy; all other
 from __future__ import annotations
 
 import importlib
+import re
 import traceback
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from runtime.manifest import MANIFEST, read_manifest
 from runtime.plugin import DeclarationError, Plugin, declared
 
 if TYPE_CHECKING:
@@ -69,9 +71,39 @@ def load_plugins(settings: Settings) -> Loaded:
     modules = ([DEMO] if settings.demo else []) + list(settings.modules)
     for name in modules:
         _load_module(loaded, name, f"module {name}")
+    for folder in settings.plugins:
+        _load_folder(loaded, Path(folder))
     for found in sorted(entry_points(group=GROUP), key=lambda found: found.name):
         _load_module(loaded, found.module, f"entry point {found.name}", only=found.attr or None)
     return loaded
+
+
+def _load_folder(loaded: Loaded, folder: Path) -> None:
+    """Load a folder with a plugin.toml, or each folder in it that has one."""
+    found = (
+        [folder]
+        if (folder / MANIFEST).is_file()
+        else sorted(path.parent for path in folder.glob(f"*/{MANIFEST}"))
+    )
+    if not found:
+        problem = f"there is no {MANIFEST} in {folder}, nor in a folder of it"
+        remedy = "Write one, or correct the folder in the settings."
+        loaded.problems.append(Problem(source=f"folder {folder}", message=problem, remedy=remedy))
+    for each in found:
+        source = f"folder {each}"
+        try:
+            loaded.add(read_manifest(each.resolve()), source)
+        except Exception as error:  # noqa: BLE001 - the edge of a plugin: whatever it does
+            problem_found = _problem(error, source, "")
+            if problem_found.file is None:
+                problem_found = replace(problem_found, file=str(each / MANIFEST), line=_line(error))
+            loaded.problems.append(problem_found)
+
+
+def _line(error: Exception) -> int:
+    """Find the line of a TOML file that an error tells of; 1 if it tells none."""
+    told = re.search(r"at line (\d+)", str(error))
+    return int(told[1]) if told else 1
 
 
 def _load_module(loaded: Loaded, name: str, source: str, *, only: str | None = None) -> None:

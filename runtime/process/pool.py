@@ -76,6 +76,7 @@ class Pool:
         try:
             talk = Conversation(worker, ctx.run, execution.until_cancelled)
             value = await talk.hold(entry.id, args)
+            await worker.drained()
             clean = True
         except PluginError as error:
             clean = error.code not in _NOT_CLEAN

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
+import sys
+import termios
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -94,6 +97,14 @@ class Worker:
         if lines.rest:
             self.on_output(level, lines.rest)
 
+    async def drained(self) -> None:
+        """Wait until all that the process has printed so far has been read."""
+        outputs = [stream for stream in (self._process.stdout, self._process.stderr) if stream]
+        with trio.move_on_after(LAST_OUTPUT):
+            while any(map(_unread, outputs)):  # noqa: ASYNC110 - the pump is elsewhere
+                await trio.sleep(0.001)
+            await trio.lowlevel.checkpoint()
+
     # Its end
 
     async def wait(self) -> int:
@@ -167,6 +178,16 @@ async def start_worker(env: Env, command: Sequence[str], program: Program) -> Wo
         trio.lowlevel.FdStream(read_here),
         guard_here,
     )
+
+
+def _unread(stream: trio.abc.ReceiveStream) -> int:
+    """Tell how many bytes wait in a pipe."""
+    assert isinstance(stream, trio.lowlevel.FdStream)  # noqa: S101 - a process's outputs are
+    try:
+        waiting = fcntl.ioctl(stream.fileno(), termios.FIONREAD, bytes(4))
+    except OSError:
+        return 0
+    return int.from_bytes(waiting, sys.byteorder)
 
 
 def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from actors.run.views import RunDelta, RunRecord
-from eventlog import MemoryStore, open_log
+from eventlog import MemoryStore, RealEnv, open_log
 from runtime.answers import ExportPage, RunAnswer, RunPage
 from runtime.channels import Following
 from runtime.directory import Directory
@@ -39,6 +39,7 @@ class Service:
     def __init__(self, node: Node, store: MemoryStore) -> None:
         """Wrap a running node."""
         self.node = node
+        self.plugin_id = "test"
         self.world = World(node.host, store)
 
     async def call(
@@ -151,6 +152,18 @@ async def service(
                 limits=HostLimits(**limits),
                 **window,
             ) as node,
+        ):
+            yield Service(node, store)
+
+
+@asynccontextmanager
+async def real_service(plugins: Mapping[str, Plugin], **limits: Any) -> AsyncIterator[Service]:
+    """Run a node in the real world, on a log in memory."""
+    store = MemoryStore()
+    with closing(Directory(":memory:")) as directory:
+        async with (
+            open_log(RealEnv(), store) as log,
+            open_node(log, plugins, directory, limits=HostLimits(**limits)) as node,
         ):
             yield Service(node, store)
 
