@@ -5,6 +5,7 @@ from runtime.contract import Retry as Retry
 from runtime.contract import RunCancelled as RunCancelled
 from runtime.contract import RunContext as RunContext
 from runtime.contract import StepError as StepError
+from runtime.contract import SyncRunContext as SyncRunContext
 from runtime.plugin import DeclarationError as DeclarationError
 from runtime.plugin import entry as entry
 from runtime.plugin import plugin as plugin

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from runtime.current_run import CurrentRun
+    from runtime.process.kit import SyncRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +15,13 @@ class RunContext:
     """What an entry gets as its first argument."""
 
     run: CurrentRun  # what it offers is told in runtime.current_run
+
+
+@dataclass(frozen=True, slots=True)
+class SyncRunContext:
+    """What an entry gets that is a plain function: the same, and nothing is awaited."""
+
+    run: SyncRun  # what it offers is told in runtime.process.kit
 
 
 class RunCancelled(Exception):

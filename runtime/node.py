@@ -23,6 +23,7 @@ from runtime.operations import Operations, operations_of
 from runtime.plugins import Plugins
 from runtime.recovery import recover
 from runtime.runs import Runs
+from runtime.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -58,6 +59,8 @@ async def open_node(
     async with trio.open_nursery() as nursery:
         host = Host(log.env, log, plugins, limits=limits)
         await nursery.start(host.run)
+        if log.env.faults is None:  # in a simulation nothing blocks
+            nursery.start_soon(Watchdog(log.env).run)
         catalogue = Catalogue(log, directory)
         await nursery.start(catalogue.run)
         await recover(host, catalogue.open_runs)

@@ -2,7 +2,7 @@
 
 import time
 
-from perdure import PluginError, Retry, RunContext, entry, plugin
+from perdure import PluginError, Retry, SyncRunContext, entry, plugin
 
 
 @plugin("python-example")
@@ -10,12 +10,12 @@ class Example:
     """The same entries as the examples in other languages."""
 
     @entry
-    def greet(self, ctx: RunContext, name: str = "you") -> str:
+    def greet(self, ctx: SyncRunContext, name: str = "you") -> str:
         """Return a greeting."""
         return f"hello {name}"
 
     @entry
-    def report(self, ctx: RunContext) -> None:
+    def report(self, ctx: SyncRunContext) -> None:
         """Report, log, export, and mark a result."""
         ctx.run.status("working", "the first part")
         ctx.run.progress(0.5, "half")
@@ -26,12 +26,12 @@ class Example:
         ctx.run.result(text)
 
     @entry
-    def steps(self, ctx: RunContext, n: int = 3) -> list[int]:
+    def steps(self, ctx: SyncRunContext, n: int = 3) -> list[int]:
         """Do durable steps."""
         return [ctx.run.step(f"square-{number}", pow, number, 2) for number in range(n)]
 
     @entry
-    def flaky(self, ctx: RunContext) -> str:
+    def flaky(self, ctx: SyncRunContext) -> str:
         """Fail twice, then do it."""
         tries = iter(range(10))
 
@@ -43,17 +43,17 @@ class Example:
         return ctx.run.step("flaky", body, retry=Retry(tries=3, delay=0.01))
 
     @entry
-    def fail(self, ctx: RunContext, code: str = "MINE") -> None:
+    def fail(self, ctx: SyncRunContext, code: str = "MINE") -> None:
         """Fail with a code."""
         raise PluginError(code, "as you wish", details={"a": 1}, retriable=True)
 
     @entry
-    def question(self, ctx: RunContext) -> object:
+    def question(self, ctx: SyncRunContext) -> object:
         """Ask, and return the answer."""
         return ctx.run.ask({"text": "which?"})
 
     @entry
-    def wait(self, ctx: RunContext) -> None:
+    def wait(self, ctx: SyncRunContext) -> None:
         """Work until somebody wants it to end."""
         ctx.run.status("waiting")
         while True:

@@ -72,22 +72,27 @@ class Conversation:
 
     async def _listen(self, nursery: trio.Nursery) -> Any:  # noqa: ANN401 - what the entry returns
         heard = 0
-        while (line := await self._worker.receive()) is not None:
+        while (message := await self._next()) is not None:
             heard += 1
             if heard % BURST == 0:
                 await trio.sleep(PAUSE)
-            try:
-                message = m.parse(line)
-            except m.Malformed as error:
-                raise PluginError(PROTOCOL_ERROR, str(error)) from error
-            if message.run_id not in {None, self._run.id}:
-                raise PluginError(PROTOCOL_ERROR, f"it spoke of another run, {message.run_id!r}")
             if isinstance(message, m.Return):
                 return message.value
             if isinstance(message, m.Raise):
                 raise _raised(message)
             self._hear(message, nursery)
         raise _crashed(await self._worker.wait())
+
+    async def _next(self) -> m.FromProcess | None:
+        """Wait for the next message; None when the process says no more."""
+        try:
+            line = await self._worker.receive()
+            message = None if line is None else m.parse(line)
+        except m.Malformed as error:
+            raise PluginError(PROTOCOL_ERROR, str(error)) from error
+        if message is not None and message.run_id not in {None, self._run.id}:
+            raise PluginError(PROTOCOL_ERROR, f"it spoke of another run, {message.run_id!r}")
+        return message
 
     def _hear(self, message: m.FromProcess, nursery: trio.Nursery) -> None:
         """Deal with a message: reports at once, requests in a task of their own."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from perdure.child import Channel, RunBase, SyncRun, error_of, rule, sound, value_of
 from runtime.contract import ONCE, Retry, RunContext
+from runtime.process.kit import Channel, RunBase, SyncRun, error_of, rule, sound, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

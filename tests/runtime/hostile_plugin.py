@@ -1,0 +1,94 @@
+"""Entries that misbehave, for tests of what that does to everybody else."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from perdure import RunContext, SyncRunContext, entry, plugin
+
+
+STARTED = time.time_ns()
+
+
+def say(line: bytes) -> None:
+    """Write to the server, past the kit."""
+    os.write(int(os.environ["PERDURE_WRITE_FD"]), line + b"\n")
+
+
+@plugin("hostile", version="1")
+class Hostile:
+    """Each entry breaks a rule."""
+
+    @entry
+    def fine(self, ctx: SyncRunContext) -> int:
+        """Behave; tell which process it is."""
+        return STARTED
+
+    @entry
+    def die(self, ctx: SyncRunContext, sig: int = 9) -> None:
+        """Die in the middle."""
+        os.kill(os.getpid(), sig)
+        time.sleep(10)
+
+    @entry
+    def leave(self, ctx: SyncRunContext, status: int = 3) -> None:
+        """Exit without a word."""
+        os._exit(status)
+
+    @entry
+    def rubbish(self, ctx: SyncRunContext, line: str = "rubbish") -> None:
+        """Say what is no message."""
+        say(line.encode())
+        time.sleep(30)
+
+    @entry
+    def endless_line(self, ctx: SyncRunContext) -> None:
+        """Say a line that never ends."""
+        for _ in range(40):
+            os.write(int(os.environ["PERDURE_WRITE_FD"]), b"x" * 65536)
+        time.sleep(30)
+
+    @entry
+    def flood(self, ctx: SyncRunContext, lines: int = 200_000) -> str:
+        """Print and report as fast as possible."""
+        for number in range(lines):
+            print("x" * 100)  # noqa: T201 - the point
+            if number % 10 == 0:
+                ctx.run.progress(number / lines)
+        return "done"
+
+    @entry
+    def stubborn(self, ctx: SyncRunContext) -> None:
+        """Ignore everything, with children in and out of the group."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        nap = [sys.executable, "-S", "-c", f"import time; time.sleep(3000) #{ctx.run.id}"]
+        subprocess.Popen(nap)
+        subprocess.Popen(nap, start_new_session=True)
+        ctx.run.status("deaf")
+        while True:
+            time.sleep(1)
+
+    @entry(timeout=0.5)
+    def late(self, ctx: SyncRunContext) -> None:
+        """Take longer than it may."""
+        while True:
+            time.sleep(1)
+
+    @entry(where="thread")
+    def thread(self, ctx: SyncRunContext, seconds: float = 0.0) -> str:
+        """Work in a thread."""
+        ctx.run.progress(0.25)
+        value = ctx.run.step("s", lambda: "stepped")
+        ctx.run.status("asleep")
+        time.sleep(seconds)
+        ctx.run.export_text("after the sleep")
+        return value
+
+    @entry
+    async def blocks(self, ctx: RunContext, seconds: float = 1.5) -> None:
+        """Block the event loop."""
+        time.sleep(seconds)  # noqa: ASYNC251 - the point

@@ -1,0 +1,239 @@
+"""Processes that misbehave hurt themselves and nobody else."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+
+from actors.run.events import CancelEscalated, LogBatch, RunEnded
+from runtime.manifest import read_manifest
+from runtime.plugin import declared
+from runtime.principal import LOCAL
+from runtime.requests import CancelRun
+from tests.runtime.hostile_plugin import Hostile
+from tests.runtime.service import Service, real_service
+from tests.runtime.test_processes import result, run, start, until_stage
+
+
+@asynccontextmanager
+async def hostile(**limits: Any) -> AsyncIterator[Service]:
+    """Run a node with the hostile plugin."""
+    async with real_service({"hostile": declared(Hostile)}, **limits) as s:
+        s.plugin_id = "hostile"
+        with trio.fail_after(60):
+            yield s
+
+
+def processes(mark: str) -> list[str]:
+    """The processes whose command line holds a mark."""
+    found = subprocess.run(
+        ["ps", "-eww", "-o", "pid,args"], capture_output=True, text=True, check=True
+    )
+    return [line for line in found.stdout.splitlines() if mark in line]
+
+
+async def error_of(s: Service, entry_id: str, **args: Any) -> dict[str, Any]:
+    """Run an entry that fails; give its error."""
+    end = await run(s, entry_id, **args)
+    assert end["status"] == "failed"
+    assert end["error"] is not None
+    return dict(end["error"])
+
+
+async def test_a_process_that_dies_fails_its_run_within_a_second() -> None:
+    """Killed or gone without a word, retriable, and the next run is fine (R110, R111)."""
+    async with hostile() as s:
+        await run(s, "fine")
+        begun = trio.current_time()
+        error = await error_of(s, "die")
+        assert trio.current_time() - begun < 1
+        assert (error["code"], error["retriable"]) == ("PLUGIN_CRASHED", True)
+        assert "signal 9" in error["message"]
+        assert "signal 11" in (await error_of(s, "die", sig=11))["message"]
+        gone = await error_of(s, "leave", status=3)
+        assert (gone["code"], gone["details"]) == ("PLUGIN_CRASHED", {"status": 3})
+        assert (await run(s, "fine"))["status"] == "succeeded"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "rubbish",
+        "[1, 2]",
+        '{"say": "fly"}',
+        '{"say": "progress"}',
+        '{"say": "progress", "progress": 7}',
+        '{"say": "did", "id": 99}',
+        '{"say": "log", "text": "x", "unknown": 1}',
+        "[" * 100_000,
+    ],
+)
+async def test_a_malformed_message_ends_its_run_and_nothing_else(line: str) -> None:
+    """With an error that says what was wrong."""
+    async with hostile(cancel_grace=0.2) as s:
+        beside = await start(s, "stubborn")
+        error = await error_of(s, "rubbish", line=line)
+        assert error["code"] in {"PLUGIN_PROTOCOL_ERROR", "VALIDATION_ERROR", "PLUGIN_ERROR"}
+        assert error["message"]
+        assert (await s.read(beside))["status"] == "running"
+
+
+async def test_a_message_for_another_run_is_refused() -> None:
+    """A process speaks for its own run only (R107)."""
+    async with hostile(cancel_grace=0.2) as s:
+        victim = await start(s, "stubborn")
+        await until_stage(s, victim, "deaf")
+        before = await s.read(victim)
+        line = json.dumps({"say": "progress", "progress": 0.5, "run_id": victim})
+        error = await error_of(s, "rubbish", line=line)
+        assert error["code"] == "PLUGIN_PROTOCOL_ERROR"
+        assert victim in error["message"]
+        assert await s.read(victim) == before
+
+
+async def test_a_line_without_an_end_is_not_held_in_memory() -> None:
+    """More than a message may have is the end."""
+    async with hostile(cancel_grace=0.2) as s:
+        error = await error_of(s, "endless_line")
+        assert error["code"] == "PLUGIN_PROTOCOL_ERROR"
+
+
+async def test_a_flood_is_thinned_and_delays_nobody() -> None:
+    """Printed lines beyond a bound are counted and dropped; others are answered meanwhile."""
+    async with hostile() as s:
+        flooding = await start(s, "flood")
+        for _ in range(5):
+            with trio.fail_after(5):
+                await run(s, "fine")
+        end = await s.finished(flooding)
+        assert end["status"] == "succeeded"
+        batches: list[LogBatch] = s.world.events(flooding, LogBatch)
+        kept = sum(len(batch.lines) for batch in batches)
+        assert kept + sum(batch.dropped for batch in batches) == 200_000
+        assert kept < 50_000
+        assert len(s.world.store._records) < 1000
+
+
+async def test_a_stubborn_process_is_killed_with_all_it_has_started() -> None:
+    """Asked, interrupted, killed: each an event; nothing is left of it (R77, R106)."""
+    async with hostile(cancel_grace=0.3) as s:
+        run_id = await start(s, "stubborn")
+        await until_stage(s, run_id, "deaf")
+        assert len(processes(f"#{run_id}")) >= 2
+        begun = trio.current_time()
+        await s.cancel(LOCAL, CancelRun(run_id=run_id))
+        end = await s.finished(run_id)
+        assert end["status"] == "canceled"
+        assert trio.current_time() - begun < 2
+        assert [event.mode.name for event in s.world.events(run_id, CancelEscalated)] == [
+            "INTERRUPT",
+            "FORCE",
+        ]
+        await trio.sleep(0.3)
+        assert processes(f"#{run_id}") == []
+        assert (await run(s, "fine"))["status"] == "succeeded"
+
+
+async def test_a_timeout_stops_the_process() -> None:
+    """It is gone, not only marked (R7)."""
+    async with hostile(cancel_grace=0.2) as s:
+        end = await run(s, "late")
+        assert end["status"] == "timeout"
+        assert end["error"] is not None
+        assert end["error"]["code"] == "TIMEOUT"
+        assert s.node.host.running <= 1
+
+
+async def test_workers_are_warm_but_never_shared() -> None:
+    """The next run of the same tenant finds the process; after a crash it is a new one."""
+    async with hostile() as s:
+        first = await result(s, await run(s, "fine"))
+        assert await result(s, await run(s, "fine")) == first
+        await error_of(s, "die")
+        assert await result(s, await run(s, "fine")) != first
+
+
+async def test_when_the_node_ends_its_processes_do() -> None:
+    """Warm ones and busy ones."""
+    async with hostile() as s:
+        await run(s, "fine")
+        run_id = await start(s, "stubborn")
+        await until_stage(s, run_id, "deaf")
+    assert processes(f"#{run_id}") == []
+    assert processes("hostile_plugin:Hostile") == []
+
+
+async def test_a_thread_works_and_cannot_be_stopped() -> None:
+    """When its run ends without it, whatever it says later is refused."""
+    async with hostile(cancel_grace=0.1) as s:
+        end = await run(s, "thread")
+        assert (end["status"], end["progress"]) == ("succeeded", 0.25)
+        assert await result(s, end) == "stepped"
+        run_id = await start(s, "thread", seconds=1.0)
+        await until_stage(s, run_id, "asleep")
+        await s.cancel(LOCAL, CancelRun(run_id=run_id))
+        ended = await s.finished(run_id)
+        assert ended["status"] == "canceled"
+        await trio.sleep(1.5)
+        assert await s.read(run_id) == ended
+        assert len(s.world.events(run_id, RunEnded)) == 1
+
+
+async def test_a_program_that_does_not_exist_fails_its_run(tmp_path: Any) -> None:
+    """With a code and the name of the program."""
+    (tmp_path / "plugin.toml").write_text(
+        'id = "gone"\nversion = "1"\n[entries.go]\ncommand = ["no-such-program"]\n'
+    )
+    async with real_service({"gone": read_manifest(tmp_path)}) as s:
+        s.plugin_id = "gone"
+        error = await error_of(s, "go")
+        assert error["code"] == "PLUGIN_CRASHED"
+        assert error["details"] == {"status": 127}
+
+
+async def test_an_entry_that_blocks_the_loop_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    """After a second, once, with its run."""
+    async with hostile() as s:
+        with caplog.at_level(logging.WARNING):
+            end = await run(s, "blocks")
+        assert end["status"] == "succeeded"
+        told = [record.getMessage() for record in caplog.records if "blocks" in record.getMessage()]
+        assert len(told) == 1
+        assert "hostile.blocks" in told[0]
+        assert end["run_id"] in told[0]
+
+
+@pytest.mark.parametrize("victim", ["server", "guard"])
+def test_nothing_outlives_a_server_that_is_killed(tmp_path: Any, victim: str) -> None:
+    """Not the process, not what it has started, not what has left its group."""
+    child = subprocess.Popen(
+        [sys.executable, "-m", "tests.runtime.hostile_server", str(tmp_path / "log.db")],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    run_id = child.stdout.readline().strip()
+    assert len(processes(f"#{run_id}")) >= 2
+    if victim == "server":
+        os.kill(child.pid, signal.SIGKILL)
+    else:
+        (guard, *_) = [line.split()[0] for line in processes("perdure-guard") if "hostile" in line]
+        os.kill(int(guard), signal.SIGKILL)
+    for _ in range(100):
+        if not processes(f"#{run_id}"):
+            break
+        subprocess.run(["sleep", "0.05"], check=True)
+    assert processes(f"#{run_id}") == []
+    child.kill()
+    child.wait()
+    child.stdout.close()
