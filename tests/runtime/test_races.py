@@ -71,6 +71,18 @@ async def test_an_activation_that_is_overtaken_does_not_execute(autojump_clock: 
         assert len(w.events(run_id, StepRecorded)) == 1
 
 
+async def test_an_execution_that_is_over_hears_and_does_nothing(autojump_clock: MockClock) -> None:
+    """Told of a cancel request at its very end, it does not fail in the middle of somebody's ask."""
+    async with world() as w:
+        run_id = await w.create("deaf")
+        await trio.sleep(1)
+        execution = w.host._executions[run_id]
+        w.host.dispatch(run_id, "test")
+        await trio.sleep(1)
+        canceled = await w.host.ask(run_id, RequestCancel(by="b", at=1))
+        execution.see(canceled.state)
+
+
 async def test_an_execution_stops_when_its_run_has_ended_without_it(
     autojump_clock: MockClock,
 ) -> None:
