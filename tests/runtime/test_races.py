@@ -72,7 +72,7 @@ async def test_an_activation_that_is_overtaken_does_not_execute(autojump_clock: 
 
 
 async def test_an_execution_that_is_over_hears_and_does_nothing(autojump_clock: MockClock) -> None:
-    """Told of a cancel request at its very end, it does not fail in the middle of somebody's ask."""
+    """Told of a cancel request at its very end, it does not fail in somebody's ask."""
     async with world() as w:
         run_id = await w.create("deaf")
         await trio.sleep(1)
