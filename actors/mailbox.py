@@ -26,7 +26,14 @@ from actors.errors import Crashed, NoSuchActor, Refusal
 from actors.folded import Folded
 from actors.folding import Streams, fold_rest, fold_stream
 from eventlog.append import Append, StreamWrite
-from eventlog.errors import CodecError, Conflict, EventLogError, LogClosed, Overloaded
+from eventlog.errors import (
+    CodecError,
+    Conflict,
+    EventLogError,
+    LogClosed,
+    OutcomeUnknown,
+    Overloaded,
+)
 from eventlog.record import encoded_metadata
 
 if TYPE_CHECKING:
@@ -229,6 +236,9 @@ class Actor(Generic[State, Command, Event]):
             await self._handle(asks)
         except CodecError as error:
             self._crash(asks, error)  # what is stored cannot be read
+        except OutcomeUnknown as error:
+            self.folded = None  # whether it was written is not known, so nothing is
+            _settle_all(asks, error)
         except (NoSuchActor, EventLogError) as error:
             _settle_all(asks, error)  # nothing is wrong with the actor
         except Exception as error:  # noqa: BLE001 - the edge of an actor: it touches nobody else

@@ -18,6 +18,7 @@ from actors.run.core import canceled, timed_out
 from actors.run.outbox import Outbox
 from actors.run.status import CancelIntent, CancelMode, Outcome
 from actors.run.views import item_number
+from eventlog.errors import LogClosed
 from runtime.contract import RunCancelled, RunContext
 from runtime.current_run import CurrentRun
 from runtime.ending import SUCCESS, Ending, ending_of_value, error_of, is_cancellation
@@ -374,17 +375,17 @@ class Execution:
             await self._desk.env.sleep(max(0, due - self.now()) / _NANOSECONDS)
 
     async def _say(self, ask: Callable[[], Awaitable[None]]) -> None:
-        """Say something as the execution in charge; when it no longer is, stop.
+        """Say something as the execution in charge; when it is not heard any more, stop.
 
         What was taken from the outbox is said to the end, even if the entry is cancelled meanwhile.
         """
         try:
             with trio.CancelScope(shield=True):
                 await ask()
-        except Fenced as fenced:
+        except (Fenced, LogClosed) as unheard:
             self._stop_silently()
             await trio.lowlevel.checkpoint()  # where the entry stops, unless it shields itself
-            raise RunCancelled(str(fenced)) from fenced
+            raise RunCancelled(str(unheard)) from unheard
 
     async def _ask(self, command: RunCommand) -> None:
         await self._desk.ask(self.run.created.run_id, command)

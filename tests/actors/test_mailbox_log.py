@@ -19,6 +19,7 @@ from eventlog import (
     Append,
     EventLog,
     LogClosed,
+    OutcomeUnknown,
     StreamWrite,
     WrongExpectedVersion,
 )
@@ -27,7 +28,7 @@ from eventlog.errors import CodecError, ScopeMoved
 from eventlog.log import Page
 from eventlog.record import Mark
 from eventlog.testing import example_event
-from tests.actors.test_mailbox import COUNTER, COUNTS, Count, Counted, World, world
+from tests.actors.test_mailbox import COUNTER, COUNTS, Count, Counted, TooMuch, World, world
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -286,3 +287,22 @@ async def test_after_a_snapshot_everything_is_still_known(
         await trio.sleep(10)
         assert s.actor.folded == replace(folded, snapshot=2)
         assert s.log.reads == []
+
+
+async def test_after_a_write_with_an_unknown_outcome_nothing_is_known(
+    autojump_clock: MockClock,
+) -> None:
+    """The next ask folds the stream again: what was written counts, and a guess never does."""
+    async with scene() as s:
+
+        async def write_and_fail() -> None:
+            await s.foreign(95)
+            raise OutcomeUnknown("the disk is gone")
+
+        s.log.troubles = [write_and_fail]
+        with pytest.raises(OutcomeUnknown):
+            await s.actor.ask(Count(95))
+        assert s.actor.folded is None
+        with pytest.raises(TooMuch):
+            await s.actor.ask(Count(9))
+        assert s.log.reads == [0]

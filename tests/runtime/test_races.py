@@ -13,10 +13,10 @@ from actors.mailbox import MAX_MAIL
 from actors.run.commands import Answer, Recover, RequestCancel
 from actors.run.events import Activated, RunEnded, StepRecorded
 from actors.run.status import Status
-from eventlog import DiskFull, LogClosed, MemoryStore
+from eventlog import DiskFull, LogClosed, MemoryStore, OutcomeUnknown, StoreFailed
 from runtime.host import stream_of
 from tests.actors.test_mailbox import Moody
-from tests.runtime.world import World, world
+from tests.runtime.world import CALLS, World, world
 
 
 async def nothing_runs_after_a_while(w: World) -> None:
@@ -69,6 +69,18 @@ async def test_an_activation_that_is_overtaken_does_not_execute(autojump_clock: 
         await trio.sleep(100)
         assert len(w.events(run_id, Activated)) == 3
         assert len(w.events(run_id, StepRecorded)) == 1
+
+
+async def test_an_execution_that_is_over_hears_and_does_nothing(autojump_clock: MockClock) -> None:
+    """Told of a cancel request at its very end, it does not fail in somebody's ask."""
+    async with world() as w:
+        run_id = await w.create("deaf")
+        await trio.sleep(1)
+        execution = w.host._executions[run_id]
+        w.host.dispatch(run_id, "test")
+        await trio.sleep(1)
+        canceled = await w.host.ask(run_id, RequestCancel(by="b", at=1))
+        execution.see(canceled.state)
 
 
 async def test_an_execution_stops_when_its_run_has_ended_without_it(
@@ -158,6 +170,20 @@ async def end_after(seconds: float, w: World, run_id: str) -> None:
 
 
 # Trouble that is not the host's end
+
+
+async def test_an_entry_does_not_see_its_host_go_down(autojump_clock: MockClock) -> None:
+    """When the log fails under a step, the entry stops there; to its run nothing has happened."""
+    CALLS.clear()
+    store = Moody()
+    with pytest.raises(BaseExceptionGroup) as ended:  # noqa: PT012 - the life of a host
+        async with world(store) as w:
+            run_id = await w.create("watchful")
+            await trio.sleep(0.5)
+            store.error = StoreFailed("on fire")
+            await w.end(run_id)
+    assert ended.group_contains(OutcomeUnknown)
+    assert CALLS == []
 
 
 async def test_a_run_that_is_asked_too_much_does_not_bring_the_host_down(

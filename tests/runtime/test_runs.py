@@ -269,3 +269,25 @@ async def test_fifty_retries_at_once_are_fifty_attempts(autojump_clock: MockCloc
             for _ in range(50):
                 nursery.start_soon(retry)
         assert sorted(attempts) == list(range(2, 52))
+
+
+async def test_a_thousand_creates_cancels_and_retries_restart_no_actor(
+    autojump_clock: MockClock,
+) -> None:
+    """With nobody let go each run's actor is started once, however it is asked."""
+    async with service(idle=1_000_000) as s:
+        actors = s.node.host.runs
+
+        async def use() -> None:
+            run_id = (await s.start("greet"))["run_id"]
+            await s.cancel(LOCAL, CancelRun(run_id=run_id))
+            await s.finished(run_id)
+            again = (await s.retry(LOCAL, RetryRun(run_id=run_id)))["run"]["run_id"]
+            await s.cancel(LOCAL, CancelRun(run_id=again))
+            await s.finished(again)
+
+        for _ in range(10):
+            async with trio.open_nursery() as nursery:
+                for _ in range(100):
+                    nursery.start_soon(use)
+        assert (actors.started, actors.live) == (2000, 2000)

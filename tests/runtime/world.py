@@ -133,6 +133,15 @@ class Example:
             await ctx.run.step("guarded", trio.sleep, 10)
         return await ctx.run.ask({"text": "which?"})
 
+    @entry
+    async def watchful(self, ctx: RunContext) -> None:
+        """Do a step, and note what goes wrong."""
+        try:
+            await ctx.run.step("watched", trio.sleep, 1)
+        except Exception as error:
+            CALLS.append(repr(error))
+            raise
+
     @entry(resumes=False)
     async def fragile(self, ctx: RunContext) -> None:
         """Cannot be called twice."""

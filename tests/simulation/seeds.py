@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -12,6 +15,7 @@ from eventlog.simulation import simulate
 from tests.simulation.world import Violation
 
 PROCESSES = 2
+SAME_SEEDS = 20  # how many seeds are lived through twice
 
 Live = Callable[[random.Random], Awaitable[str]]
 
@@ -33,6 +37,22 @@ def violations(live: Live, seeds: range) -> list[str]:
     with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:
         found = pool.map(partial(violation_of, live), seeds, chunksize=20)
         return [violation for violation in found if violation]
+
+
+def histories_of(module: str, hash_seed: int) -> tuple[str, ...]:
+    """Live through some seeds in a process of its own; give what each of them came to."""
+    program = (
+        f"from eventlog.simulation import simulate; from {module} import live;"
+        f"[print(simulate(seed, live)) for seed in range({SAME_SEEDS})]"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONHASHSEED": str(hash_seed)},
+    )
+    return tuple(done.stdout.splitlines())
 
 
 def find(error: BaseException) -> Violation | None:

@@ -1,16 +1,12 @@
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 from trio._core import _run
 
 from eventlog.simulation import simulate
 from tests.simulation.mutants import MUTANTS, planted
 from tests.simulation.scenario import live
-from tests.simulation.seeds import violation_of, violations
+from tests.simulation.seeds import SAME_SEEDS, histories_of, violation_of, violations
 
 SEEDS = 3000
 SOAK_SEEDS = 100_000
@@ -37,22 +33,9 @@ def test_the_simulation_finds_a_planted_bug(mutant: str) -> None:
 
 def test_a_seed_gives_the_same_world_each_time() -> None:
     """One seed, two processes with different hash seeds, one history."""
-    program = (
-        "from eventlog.simulation import simulate; from tests.simulation.scenario import live;"
-        "print([simulate(seed, live) for seed in range(20)])"
-    )
-    histories = {
-        subprocess.run(
-            [sys.executable, "-c", program],
-            check=True,
-            capture_output=True,
-            text=True,
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-        ).stdout
-        for hash_seed in ("1", "77")
-    }
+    histories = {histories_of("tests.simulation.scenario", hash_seed) for hash_seed in (1, 77)}
     assert len(histories) == 1
-    assert len(set(histories.pop().split(","))) == 20
+    assert len(set(histories.pop())) == SAME_SEEDS
 
 
 def test_the_private_hooks_of_trio_are_still_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,172 @@
+"""Planted bugs around runs. Each is a mistake somebody could make; all of them are found."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+from actors.claim import ClaimMade
+from actors.errors import Fenced, Refusal
+from actors.folded import Folded
+from actors.mailbox import Actor
+from actors.run import core, outbox
+from actors.run.core import RUN, Run
+from actors.run.events import RunEvent
+from eventlog.record import START
+from runtime.creation import Creation
+from runtime.host import Host, stream_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from actors.mailbox import _Ask
+    from actors.run.events import RunCreated
+    from eventlog.record import NewEvent
+    from runtime.principal import Principal
+    from runtime.requests import CreateRun
+
+
+# Exports
+
+
+def never_known(self: outbox.Outbox, key: str | None, mark: str) -> tuple[int | None, int]:
+    """Recognise no export of an earlier activation."""
+    occurrence = self._occurrences[mark] = self._occurrences.get(mark, 0) + 1
+    return None, occurrence
+
+
+def known_by_count(self: outbox.Outbox, key: str | None, mark: str) -> tuple[int | None, int]:
+    """Take the n-th export for the n-th recorded one, whatever it is."""
+    number = self._occurrences[""] = self._occurrences.get("", 0) + 1
+    return (number if number <= self._history.exports else None), number
+
+
+# Keys
+
+
+def always_over(self: ClaimMade, now: int, *, run_has_ended: bool) -> bool:
+    """Keep no claim."""
+    return True
+
+
+async def claim_in_memory(
+    self: Creation, _: Principal, request: CreateRun, created: RunCreated
+) -> Folded[Run]:
+    """Remember keys, but not in the log."""
+    known = self.__dict__.setdefault("known", {})
+    async with self._queued(str(request.idempotency_key)):
+        if request.idempotency_key in known:
+            return await self._host.runs.look(stream_of(known[request.idempotency_key]))
+        known[request.idempotency_key] = created.run_id
+        return await self._append(created)
+
+
+_create_once = Creation._create_once
+
+
+async def answer_from_a_reservation(
+    self: Creation, _: Principal, request: CreateRun, created: RunCreated
+) -> Folded[Run]:
+    """Tell the second caller of a key what the first has not written yet."""
+    reserved = self.__dict__.setdefault("reserved", {})
+    if request.idempotency_key in reserved:
+        run = RUN.evolve(None, reserved[request.idempotency_key])
+        return Folded(run, 1, START, 0, "")
+    reserved[request.idempotency_key] = created
+    return await _create_once(self, _, request, created)
+
+
+# Deciding
+
+
+@dataclass(frozen=True)
+class Decided:
+    """Events that somebody decided on before waiting."""
+
+    events: tuple[RunEvent, ...]
+
+
+_do, _decide = Actor._do, Actor._decide
+
+
+async def decide_at_the_door(self: Actor[Run, Any, Any], ask: _Ask[Run, Any]) -> Folded[Run]:
+    """Check whether the run has ended, and all the rest, before waiting for one's turn."""
+    if self.folded is not None and ask.command is not None:
+        ask.command = Decided(core.decide(self.folded.state, ask.command))
+    return await _do(self, ask)
+
+
+def as_decided_before(
+    self: Actor[Run, Any, Any], state: Run, ask: _Ask[Run, Any], events: list[NewEvent]
+) -> Run:
+    """Write what was decided, without a second thought."""
+    if not isinstance(ask.command, Decided):
+        return _decide(self, state, ask, events)
+    decided = ask.command.events
+    with mock.patch.object(self, "_decider", replace(RUN, decide=lambda *_: decided)):
+        return _decide(self, state, ask, events)
+
+
+def charge_without_an_epoch(run: Run, epoch: int) -> None:
+    """Listen to every execution while any is in charge."""
+    if not run.active:
+        raise Fenced(epoch, run.epoch)
+
+
+def refuse_at_once(
+    self: Actor[Run, Any, Any], state: Run, ask: _Ask[Run, Any], events: list[NewEvent]
+) -> Run:
+    """Refuse before what it rests on is on disk."""
+    try:
+        return _decide(self, state, ask, events)
+    except Refusal as refusal:
+        ask.settle(refusal)
+        raise
+
+
+# Leaving
+
+
+_rest = Actor._rest
+
+
+def leave_those_who_look(self: Actor[Run, Any, Any]) -> None:
+    """Rest although somebody waits, if they only look: nothing that is to be written is lost."""
+    if self._mail and all(ask.command is None for ask in self._mail):
+        self._mail = None
+    _rest(self)
+
+
+async def leave_children_behind(self: Host, child: Run, parent_id: str) -> Run:
+    """Cancel children from memory only."""
+    return child
+
+
+Patches = list[tuple[Any, str, "Callable[..., Any]"]]
+
+MUTANTS: dict[str, Patches] = {
+    "exports-not-recognised": [(outbox.Outbox, "_known", never_known)],
+    "exports-suppressed-by-count": [(outbox.Outbox, "_known", known_by_count)],
+    "claims-not-kept": [(ClaimMade, "is_over", always_over)],
+    "claim-only-in-memory": [(Creation, "_create_once", claim_in_memory)],
+    "answer-from-a-reservation": [(Creation, "_create_once", answer_from_a_reservation)],
+    "terminal-check-before-an-await": [
+        (Actor, "_do", decide_at_the_door),
+        (Actor, "_decide", as_decided_before),
+    ],
+    "zombie-without-the-epoch-check": [(core, "_require_charge", charge_without_an_epoch)],
+    "refusal-before-its-cause": [(Actor, "_decide", refuse_at_once)],
+    "looks-left-in-line": [(Actor, "_rest", leave_those_who_look)],
+    "children-left-behind": [(Host, "cancel_with_its_parent", leave_children_behind)],
+}
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    """Plant a bug for the length of a block."""
+    with ExitStack() as patches:
+        for owner, attribute, bug in MUTANTS[name]:
+            patches.enter_context(mock.patch.object(owner, attribute, bug))
+        yield
