@@ -28,11 +28,11 @@ from eventlog.memory import MemoryStore
 from eventlog.simulation import Dead, SimEnv, simulate
 from eventlog.store import Bounds
 from runtime.directory import Directory
-from runtime.host import stream_of
 from runtime.node import open_node
 from runtime.plugin import declared
 from runtime.principal import LOCAL
 from runtime.requests import AnswerRun, CreateRun, ExportRun, GetRun
+from runtime.streams import stream_of
 
 if TYPE_CHECKING:
     import random

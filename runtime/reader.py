@@ -5,23 +5,29 @@ A run of another tenant is one that does not exist.
 
 from __future__ import annotations
 
+import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from actors.errors import NoSuchActor
+from actors.errors import Crashed, NoSuchActor
 from actors.folding import fold_stream
 from actors.run.core import RUN, Run
 from actors.run.events import RUN_EVENTS, ExportAppended
 from actors.run.views import ExportItem, export_item
+from eventlog.errors import CodecError, Overloaded
 from runtime.errors import OperationError
-from runtime.host import stream_of
+from runtime.streams import stream_of
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Container, Iterable
 
     from actors.folded import Folded
     from eventlog.record import Mark
     from runtime.host import Host
     from runtime.principal import Principal
+
+
+_log = logging.getLogger("perdure.runs")
 
 
 class RunReader:
@@ -51,10 +57,26 @@ class RunReader:
         stream = stream_of(run_id)
         known = None
         if self._runs.peek(stream) is not None:
-            known = await self._runs.look(stream)  # after all that it has written up to there
+            with suppress(Overloaded):  # then it is folded like one that does not live
+                known = await self._runs.look(stream)  # after all that it has written up to there
         if known is None or known.mark.position > at.position:
-            known = await fold_stream(self._log, RUN, stream, at=at)
+            try:
+                known = await fold_stream(self._log, RUN, stream, at=at)
+            except CodecError as error:
+                raise Crashed(f"{stream} cannot be read: {error}") from error
         return _visible(principal, run_id, known)
+
+    async def all_at(
+        self, principal: Principal, run_ids: Iterable[str], at: Mark
+    ) -> list[Folded[Run]]:
+        """Give runs as they were at a place in the log; one that cannot be read is left out."""
+        found = []
+        for run_id in run_ids:
+            try:
+                found.append(await self.at(principal, run_id, at))
+            except Crashed:
+                _log.exception("run %s is left out of a list", run_id)
+        return found
 
     async def require(self, principal: Principal, run_id: str) -> None:
         """Raise RUN_NOT_FOUND unless there is such a run."""

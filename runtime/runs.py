@@ -16,7 +16,6 @@ from runtime.answers import ExportPage, RunAnswer, RunPage
 from runtime.creation import CLAIM_WINDOW, Creation
 from runtime.directory import RunFilter
 from runtime.errors import OperationError
-from runtime.host import stream_of
 from runtime.operations import operation
 from runtime.principal import Permission, Principal
 from runtime.reader import RunReader
@@ -29,6 +28,7 @@ from runtime.requests import (
     ListRuns,
     RetryRun,
 )
+from runtime.streams import stream_of
 
 if TYPE_CHECKING:
     from actors.folded import Folded
@@ -99,7 +99,7 @@ class Runs:
         "RUN_NOT_FOUND",
         "RUN_NOT_RUNNING",
         "QUESTION_NOT_FOUND",
-        "CONFLICT",
+        "ALREADY_ANSWERED",
     )
     async def answer(self, principal: Principal, request: AnswerRun) -> RunAnswer:
         """Answer a question of a run."""
@@ -137,11 +137,14 @@ class Runs:
             created_until=request.created_until,
         )
         found, true_at = await self._catalogue.list(
-            where, before=before, at=at, limit=request.limit
+            where, before=before, at=at, limit=request.limit + 1
         )
-        runs = [await self._reader.at(principal, listed.run_id, true_at) for listed in found]
+        more = len(found) > request.limit
+        found = found[: request.limit]
+        run_ids = [listed.run_id for listed in found]
+        runs = await self._reader.all_at(principal, run_ids, true_at)
         next_after = None
-        if len(found) == request.limit:
+        if more:
             mark = await self._log.in_thread(self._log.store.mark_at, found[-1].position)
             next_after = None if mark is None else self._log.cursor(mark)
         return {

@@ -18,7 +18,7 @@ from actors.run.events import (
 from actors.run.status import CancelIntent, CancelMode, Status
 from eventlog import MemoryStore
 from eventlog.store import Bounds
-from runtime.host import stream_of
+from runtime.streams import stream_of
 from tests.runtime.world import CALLS, world
 
 

@@ -25,9 +25,9 @@ from actors.run.events import (
 from actors.run.status import Outcome
 from actors.run.views import record
 from eventlog.cursor import parse_cursor
-from runtime.host import stream_of
 from runtime.principal import LOCAL
 from runtime.requests import GetRun
+from runtime.streams import stream_of
 from tests.simulation.run_clients import ALL, all_runs, events_of, get, open_runs, tidy_up
 from tests.simulation.run_plugin import BODIES, TRIES
 from tests.simulation.world import Violation

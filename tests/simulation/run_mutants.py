@@ -16,7 +16,8 @@ from actors.run.core import RUN, Run
 from actors.run.events import RunEvent
 from eventlog.record import START
 from runtime.creation import Creation
-from runtime.host import Host, stream_of
+from runtime.host import Host
+from runtime.streams import stream_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
