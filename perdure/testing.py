@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from actors.run.events import RUN_EVENTS, Answered, QuestionAsked, StepRecorded
+from actors.run.stream import stream_of
 from actors.run.views import ExportItem, RunRecord
 from eventlog.errors import LogClosed
 from eventlog.filter import Filter
@@ -28,7 +29,6 @@ from eventlog.memory import MemoryStore
 from eventlog.simulation import Dead, SimEnv, simulate
 from eventlog.store import Bounds
 from runtime.directory import Directory
-from runtime.host import stream_of
 from runtime.node import open_node
 from runtime.plugin import declared
 from runtime.principal import LOCAL

@@ -20,6 +20,7 @@ from actors.run.events import (
     StageChanged,
 )
 from actors.run.status import TERMINAL, Status
+from actors.run.stream import stream_of
 from actors.run.views import ExportItem, RunDelta, addition, delta, export_item, thinned
 from eventlog import cbor
 from eventlog.filter import Filter
@@ -27,7 +28,6 @@ from eventlog.follow import FollowLimits
 from runtime.answers import Frame, LogRecord
 from runtime.directory import RunFilter
 from runtime.errors import OperationError, translated
-from runtime.host import stream_of
 from runtime.operations import operation
 from runtime.principal import Permission, Principal
 from runtime.reader import RunReader
@@ -66,7 +66,7 @@ class Channels:
         """Show what is in the host's log."""
         self._log = host.log
         self._catalogue = catalogue
-        self._reader = RunReader(host)
+        self._reader = RunReader(host.log, host.runs)
 
     @operation("log.follow", Permission.READ, "RUN_NOT_FOUND", "INVALID_CURSOR", frames=Frame)
     async def follow(self, principal: Principal, request: FollowLog) -> Following:

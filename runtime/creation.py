@@ -15,11 +15,12 @@ import trio
 from actors.claim import CLAIM_EVENTS, SCHEME, ClaimMade, claim_stream, request_hash
 from actors.lineage import LINEAGE_EVENTS, AttemptTaken, lineage_stream
 from actors.run.events import RunCreated
+from actors.run.stream import stream_of
 from eventlog.append import Append, StreamWrite
 from eventlog.errors import Conflict
 from eventlog.record import Metadata
 from runtime.errors import OperationError
-from runtime.host import stream_of
+from runtime.plugins import check_args, find_entry
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -52,8 +53,8 @@ class Creation:
 
     async def create(self, principal: Principal, request: CreateRun) -> Folded[Run]:
         """Accept a run, or find the one that the idempotency key stands for."""
-        entry = self._entry(request.plugin_id, request.entry_id)
-        _check_args(entry, request.args)
+        entry = find_entry(self._host.plugins, request.plugin_id, request.entry_id)
+        check_args(entry, request.args)
         created = self._new_run(principal, request, entry)
         if request.idempotency_key is None:
             return await self._append(created)
@@ -217,18 +218,6 @@ class Creation:
             timeout=before.timeout,
         )
 
-    def _entry(self, plugin_id: str, entry_id: str) -> Entry:
-        plugin = self._host.plugins.get(plugin_id)
-        if plugin is None:
-            raise OperationError("PLUGIN_NOT_FOUND", f"no plugin {plugin_id!r} is loaded")
-        entry = plugin.entries.get(entry_id)
-        if entry is None:
-            known = ", ".join(sorted(plugin.entries))
-            raise OperationError(
-                "ENTRY_NOT_FOUND", f"plugin {plugin_id!r} has no entry {entry_id!r}, but {known}"
-            )
-        return entry
-
     @asynccontextmanager
     async def _queued(self, stream: str) -> AsyncIterator[None]:
         """Write a stream without an actor one caller at a time, so that nobody loses a race."""
@@ -239,10 +228,3 @@ class Creation:
         finally:
             if not lock.locked() and not lock.statistics().tasks_waiting:
                 self._queues.pop(stream, None)
-
-
-def _check_args(entry: Entry, args: dict[str, Any]) -> None:
-    try:
-        entry.check(args)
-    except ValueError as error:
-        raise OperationError("VALIDATION_ERROR", f"args: {error}") from error

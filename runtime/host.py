@@ -22,6 +22,7 @@ from actors.run.core import RUN, Run
 from actors.run.events import RUN_EVENTS, RunCreated, RunError
 from actors.run.history import History
 from actors.run.status import CancelMode, Outcome
+from actors.run.stream import stream_of
 from actors.run.views import item_number
 from eventlog.append import StreamWrite
 from eventlog.errors import LogClosed, Unavailable
@@ -68,11 +69,6 @@ class _End:
 
     came: trio.Event = field(default_factory=trio.Event)
     folded: Folded[Run] | None = None
-
-
-def stream_of(run_id: str) -> str:
-    """Name the stream of a run."""
-    return f"run/{run_id}"
 
 
 class Host:

@@ -17,8 +17,8 @@ from actors.run.commands import Recover
 from actors.run.core import RUN
 from actors.run.events import RUN_EVENTS
 from actors.run.history import History
+from actors.run.stream import stream_of
 from eventlog.errors import CodecError
-from runtime.host import stream_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -49,6 +49,13 @@ async def recover(host: Host, open_runs: OpenRuns) -> int:
                 _log.error("run %s cannot be taken up; it is left as it is", run_id)
         position = page[-1].position
     return taken
+
+
+async def take_up(host: Host, run_id: str) -> None:
+    """Take up one run and what it has started, and nothing else."""
+    await _take_up(host, run_id)
+    for child in (await host.runs.look(stream_of(run_id))).state.children:
+        await take_up(host, child)
 
 
 async def _read_short_ones(host: Host, run_ids: Sequence[str]) -> None:

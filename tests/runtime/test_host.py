@@ -16,9 +16,9 @@ from actors.run.events import (
     RunEvent,
 )
 from actors.run.status import CancelIntent, CancelMode, Status
+from actors.run.stream import stream_of
 from eventlog import MemoryStore
 from eventlog.store import Bounds
-from runtime.host import stream_of
 from tests.runtime.world import CALLS, world
 
 

@@ -16,7 +16,7 @@ from actors.run.events import (
     RunEnded,
 )
 from eventlog.store import Bounds
-from runtime.host import stream_of
+from actors.run.stream import stream_of
 from runtime.principal import LOCAL
 from runtime.requests import AnswerRun, CancelRun, CreateRun, GetRun, RetryRun
 from tests.simulation.world import Violation

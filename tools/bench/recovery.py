@@ -17,9 +17,9 @@ import trio
 
 from actors.run.core import RUN, Run
 from actors.run.events import RUN_EVENTS, Activated, RunCreated, RunEvent
+from actors.run.stream import stream_of
 from eventlog import Append, Metadata, StreamWrite
 from runtime.directory import Directory
-from runtime.host import stream_of
 from runtime.node import open_node
 from runtime.plugin import declared
 from tools.bench.benchmark import Benchmark, Figure, Setting, Sides, Target
