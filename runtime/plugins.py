@@ -63,11 +63,12 @@ def plugin_view(plugin: Plugin) -> PluginView:
         "version": plugin.version,
         "description": plugin.description,
         "limit": plugin.limit,
-        "entries": [_entry_view(plugin.entries[entry_id]) for entry_id in sorted(plugin.entries)],
+        "entries": [entry_view(plugin.entries[entry_id]) for entry_id in sorted(plugin.entries)],
     }
 
 
-def _entry_view(entry: Entry) -> EntryView:
+def entry_view(entry: Entry) -> EntryView:
+    """Give an entry as callers see it."""
     return {
         "entry_id": entry.id,
         "description": entry.description,

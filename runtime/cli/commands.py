@@ -81,6 +81,10 @@ class Group(_Examples, click.Group):
 
     command_class = Command
 
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - as click has it
+        """Give commands in the order in which people meet them."""
+        return list(self.commands)
+
     def __init__(self, *args: Any, examples: Sequence[str] = (), **options: Any) -> None:
         """Take what click takes, and examples."""
         super().__init__(*args, **options)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from runtime.cli.invocation import Invocation
 
 _BAR: Final = 24  # columns
+_LABEL: Final = 20
+_BESIDE: Final = _LABEL + _BAR + 22  # what a line has beside the message, and room for an echo
 _MOST: Final = 500  # characters of an item that are shown; `perdure export` shows all
 
 
@@ -150,7 +152,10 @@ class LiveDisplay:
             text, markup=False, highlight=False, soft_wrap=True, emoji=False
         )
         self._task = self._progress.add_task(
-            "", total=None, label=run["stage"] or run["status"], message=run["message"] or ""
+            "",
+            total=None,
+            label=run["stage"] or run["status"],
+            message=self._fitting(run["message"] or ""),
         )
         self._progress.start()
         if run["progress"]:
@@ -166,8 +171,12 @@ class LiveDisplay:
         elif "message" not in change:
             shown["label"] = change["status"]
         if change.get("message") is not None:
-            shown["message"] = one_line(change["message"] or "")
+            shown["message"] = self._fitting(change["message"] or "")
         self._update(**shown)
+
+    def _fitting(self, message: str) -> str:
+        """Cut a message so that the line never fills the terminal: what is typed is echoed."""
+        return clipped(one_line(message), max(10, (self._invocation.width or 80) - _BESIDE))
 
     def _update(self, **shown: Any) -> None:
         if self._progress is not None and self._task is not None:
@@ -215,8 +224,8 @@ def _bar(*, color: bool | None) -> tuple[Progress, Console]:
     from rich.table import Column
 
     console = Console(no_color=color is False, highlight=False)
-    rest = Column(no_wrap=True, overflow="ellipsis", ratio=1)
-    narrow = Column(no_wrap=True, overflow="ellipsis", max_width=20)
+    rest = Column(no_wrap=True, overflow="ellipsis")
+    narrow = Column(no_wrap=True, overflow="ellipsis", max_width=_LABEL)
     progress = Progress(
         TextColumn("{task.fields[label]}", markup=False, style="bold", table_column=narrow),
         BarColumn(bar_width=_BAR),
@@ -226,7 +235,6 @@ def _bar(*, color: bool | None) -> tuple[Progress, Console]:
         console=console,
         auto_refresh=False,
         transient=True,
-        expand=True,
     )
     return progress, console
 

@@ -41,7 +41,11 @@ class Check:
     remedy: str = ""
 
 
-@click.command(cls=Command, examples=["perdure doctor", "perdure doctor --json"])
+@click.command(
+    cls=Command,
+    short_help="Look at log, disk, clock and sandbox.",
+    examples=["perdure doctor", "perdure doctor --json"],
+)
 @common
 @pass_invocation
 def doctor(invocation: Invocation) -> None:
@@ -55,12 +59,13 @@ def doctor(invocation: Invocation) -> None:
     if invocation.json:
         invocation.give({"checks": [asdict(check) for check in checks]})
     else:
-        columns = (Column("CHECK"), Column(""), Column("FOUND", gives=True))
+        columns = (Column("CHECK"), Column(""), Column("FOUND", wraps=True))
         rows = [(c.name, Cell(c.status, c.status), c.value) for c in checks]
         invocation.lines(table(columns, rows, invocation.width))
-        for check in checks:
-            if check.status != "ok" and check.remedy:
-                invocation.say(f"{check.name}: {check.remedy}")
+        remedies = [c for c in checks if c.status != "ok" and c.remedy]
+        invocation.lines([""] * bool(remedies))
+        for check in remedies:
+            invocation.say(f"{check.name}: {check.remedy}")
     if any(check.status == "fail" for check in checks):
         raise click.exceptions.Exit(ExitCode.FAILED)
 

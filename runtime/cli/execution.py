@@ -37,6 +37,8 @@ async def execute(invocation: Invocation, plugins: Mapping[str, Plugin], begin: 
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(_obey, interrupts, node, run_id, display)
                     if answer["run"]["finished_at"] is None:
+                        if answer["run"]["started_at"] is not None:
+                            display.note("It had not ended: going on where it was left.")
                         await follow_run(node.host.log, run_id, answer["cursor"], display)
                     ended = await node.operations.call(LOCAL, "runs.get", {"run_id": run_id})
                     display.end(ended["run"], ended["cursor"])

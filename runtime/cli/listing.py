@@ -33,6 +33,7 @@ _OPEN: Final = frozenset({"queued", "running", "cancel_requested"})
 
 @click.command(
     cls=Command,
+    short_help="List runs.",
     examples=[
         "perdure runs",
         "perdure runs --status failed --status timeout --limit 100",
@@ -193,7 +194,11 @@ def note(run: RunRecord) -> str:
     return " ".join([*words, *filter(None, (run["stage"], run["message"]))])
 
 
-@click.command(cls=Command, examples=["perdure plugins", "perdure plugins --json"])
+@click.command(
+    cls=Command,
+    short_help="List what can be run.",
+    examples=["perdure plugins", "perdure plugins --json"],
+)
 @common
 @pass_invocation
 def plugins(invocation: Invocation) -> None:
@@ -234,14 +239,15 @@ def _plugin_lines(view: PluginView, width: int | None) -> list[str]:
     for entry in view["entries"]:
         name = f"{view['plugin_id']}.{entry['entry_id']}"
         described = (entry["description"] or "").partition("\n")[0]
-        lines.append("  " + " ".join([name, *_arguments(entry)]))
+        lines.append("  " + " ".join([name, *arguments(entry)]))
         lines.extend(
             f"      {styled(line, 'dim')}" for line in wrapped(described, width, 6) if line
         )
     return [*lines, ""]
 
 
-def _arguments(entry: EntryView) -> Iterable[str]:
+def arguments(entry: EntryView) -> Iterable[str]:
+    """Give what an entry takes, as people type it."""
     required = set(entry["args"].get("required", ()))
     for name, schema in entry["args"].get("properties", {}).items():
         kind = schema.get("type") or "any"
@@ -251,7 +257,11 @@ def _arguments(entry: EntryView) -> Iterable[str]:
             yield f"[{name}={schema.get('default')!s}]"
 
 
-@click.command(cls=Command, examples=["perdure config", "PERDURE_RUNS=10 perdure config --json"])
+@click.command(
+    cls=Command,
+    short_help="List all settings and where they come from.",
+    examples=["perdure config", "PERDURE_RUNS=10 perdure config --json"],
+)
 @common
 @pass_invocation
 def config(invocation: Invocation) -> None:
@@ -281,7 +291,7 @@ def config(invocation: Invocation) -> None:
         Column("SETTING"),
         Column("VALUE"),
         Column("ORIGIN"),
-        Column("DESCRIPTION", gives=True),
+        Column("DESCRIPTION", wraps=True),
     )
     cells = [
         (

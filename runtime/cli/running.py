@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from runtime.cli.commands import Command, common
-from runtime.cli.invocation import ExitCode, Invocation, pass_invocation
+from runtime.cli.invocation import ExitCode, Invocation, Refusal, pass_invocation
+from runtime.cli.listing import arguments
 from runtime.cli.parameters import EntryName, RunName, parsed_args
 from runtime.cli.showing import reading
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=Command,
+    short_help="Run an entry here and show how it goes.",
     examples=[
         "perdure run demo.count --arg to=100 --arg delay=0.05",
         "perdure run demo.fail --arg code=MINE; echo $?",
@@ -60,13 +62,9 @@ def run(
     to end, a second one forces it, a third one leaves at once; `perdure retry` goes on with a run
     that was left.
     """
-    from runtime.plugins import check_args, find_entry
-
     plugins = _plugins(invocation)
     plugin_id, entry_id = entry
-    found = find_entry(plugins, plugin_id, entry_id)
-    checked = parsed_args(args, found)
-    check_args(found, checked)
+    checked = _checked(plugins, plugin_id, entry_id, args)
     request = {
         "plugin_id": plugin_id,
         "entry_id": entry_id,
@@ -80,6 +78,28 @@ def run(
         return await _create(node, request)
 
     _finish(invocation, plugins, create)
+
+
+def _checked(
+    plugins: Mapping[str, Plugin], plugin_id: str, entry_id: str, args: tuple[str, ...]
+) -> dict[str, Any]:
+    """Give the arguments if the entry takes them; else say what it takes."""
+    from runtime.errors import OperationError
+    from runtime.plugins import check_args, entry_view, find_entry
+
+    entry = find_entry(plugins, plugin_id, entry_id)
+    checked = parsed_args(args, entry)
+    try:
+        check_args(entry, checked)
+    except OperationError as error:
+        takes = " ".join(arguments(entry_view(entry))) or "no arguments"
+        raise Refusal(
+            error.message,
+            code=error.code,
+            exit_code=ExitCode.USAGE,
+            remedy=f"{plugin_id}.{entry_id} takes {takes}",
+        ) from error
+    return checked
 
 
 async def _create(node: Node, request: dict[str, Any]) -> RunAnswer:
@@ -97,6 +117,7 @@ async def _create(node: Node, request: dict[str, Any]) -> RunAnswer:
 
 @click.command(
     cls=Command,
+    short_help="Run again, or go on with what was left.",
     examples=["perdure retry RUN", "perdure retry 0199a7c2-7d3e --json"],
 )
 @click.argument("run", type=RunName())
@@ -134,6 +155,7 @@ async def _again(node: Node, run_id: str) -> RunAnswer:
 
 @click.command(
     cls=Command,
+    short_help="End a run that was left.",
     examples=["perdure cancel RUN", "perdure cancel RUN --reason 'not needed'"],
 )
 @click.argument("run", type=RunName())

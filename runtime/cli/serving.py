@@ -9,7 +9,11 @@ from runtime.cli.invocation import Invocation, pass_invocation
 from runtime.cli.words import pairs
 
 
-@click.command(cls=Command, examples=["perdure serve", "perdure serve --data-dir /tmp/trial"])
+@click.command(
+    cls=Command,
+    short_help="Open the log and say what is in it.",
+    examples=["perdure serve", "perdure serve --data-dir /tmp/trial"],
+)
 @common
 @pass_invocation
 def serve(invocation: Invocation) -> None:

@@ -36,6 +36,7 @@ _AT = click.option(
 
 @click.command(
     cls=Command,
+    short_help="Show a run, now or as it was.",
     examples=[
         "perdure show 0199a7c2-7d3e",
         "perdure show RUN --at 2026-08-01T12:00:00Z",
@@ -128,6 +129,7 @@ def _hints(invocation: Invocation, run: RunRecord, at: str | int | None) -> Iter
 
 @click.command(
     cls=Command,
+    short_help="Print what a run has put out.",
     examples=["perdure export RUN", "perdure export RUN --json | jq -r .text"],
 )
 @click.argument("run", type=RunName())
@@ -182,6 +184,7 @@ def content(item: ExportItem) -> str:
 
 @click.command(
     cls=Command,
+    short_help="Print what a run has logged.",
     examples=["perdure logs RUN", "perdure logs RUN --json | jq -r .text"],
 )
 @click.argument("run", type=RunName())

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=Command,
+    short_help="Follow a run that another process executes.",
     examples=[
         "perdure watch RUN",
         "perdure watch RUN --json",

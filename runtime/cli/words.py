@@ -116,11 +116,12 @@ def size(count: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table. One that ``gives`` is cut when the lines are too long."""
+    """A column of a table. When lines are too long, one that ``gives`` is cut or ``wraps``."""
 
     title: str
     gives: bool = False
     right: bool = False
+    wraps: bool = False  # goes on under itself; only the last one can
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,7 @@ class Cell:
 def table(
     columns: Sequence[Column], rows: Iterable[Sequence[Cell | str]], width: int | None
 ) -> list[str]:
-    """Give the lines of a table; empty columns are left out, and those that give are cut."""
+    """Give the lines of a table; empty columns are left out."""
     cells = [[_cell(cell) for cell in row] for row in rows]
     used = [i for i, _ in enumerate(columns) if any(row[i].text for row in cells)]
     columns = [columns[i] for i in used]
@@ -148,9 +149,17 @@ def table(
     kept = [i for i, wide in enumerate(widths) if wide]
     head = [Cell(column.title, "head") for column in columns]
     return [
-        _GAP.join(_padded(row[i], widths[i], right=columns[i].right) for i in kept).rstrip()
+        _GAP.join(_padded(line[i], widths[i], right=columns[i].right) for i in kept).rstrip()
         for row in [head, *cells]
+        for line in (_unfolded(row, widths[-1]) if columns[-1].wraps else [row])
     ]
+
+
+def _unfolded(row: list[Cell], width: int) -> list[list[Cell]]:
+    """Give the lines of a row whose last cell goes on under itself."""
+    *others, last = row
+    first, *more = [Cell(line, last.style) for line in wrapped(last.text, width, 0)]
+    return [[*others, first], *([*(Cell("") for _ in others), line] for line in more)]
 
 
 def _cell(cell: Cell | str) -> Cell:
@@ -162,7 +171,9 @@ def _make_room(columns: Sequence[Column], widths: list[int], width: int) -> None
     """Cut the columns that give, the last one first; one that would say nothing goes."""
     for i in reversed(range(len(columns))):
         over = sum(widths) + len(_GAP) * (sum(map(bool, widths)) - 1) - width
-        if over > 0 and columns[i].gives:
+        if over > 0 and columns[i].wraps:
+            widths[i] = max(_LEAST, widths[i] - over)
+        elif over > 0 and columns[i].gives:
             widths[i] = widths[i] - over if widths[i] - over >= _LEAST else 0
 
 
