@@ -15,8 +15,8 @@ from actors.run.events import (
     RunCreated,
     RunEnded,
 )
-from eventlog.store import Bounds
 from actors.run.stream import stream_of
+from eventlog.store import Bounds
 from runtime.principal import LOCAL
 from runtime.requests import AnswerRun, CancelRun, CreateRun, GetRun, RetryRun
 from tests.simulation.world import Violation
