@@ -44,6 +44,11 @@ class Interrupts:
         await heard.wait()
         return self.count
 
+    async def cancel(self, scope: trio.CancelScope) -> None:
+        """Cancel a scope at the next one."""
+        await self.next()
+        scope.cancel()
+
     def _hear(self, _number: int, _frame: FrameType | None) -> None:
         self.count += 1
         if self.count >= AT_ONCE:

@@ -30,7 +30,9 @@ class _Program(Group):
             ctx.exit(ExitCode.INTERRUPTED)
         except (click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
-        except Exception as error:
+        except BaseException as error:
+            if isinstance(error, BaseExceptionGroup) and error.subgroup(KeyboardInterrupt):
+                ctx.exit(ExitCode.INTERRUPTED)
             told = _told(error, json=invocation.json)
             if told is None:
                 raise

@@ -41,17 +41,14 @@ def watch(invocation: Invocation, run: str, after: str | None) -> None:
         reading(invocation, lambda beside: beside.call("runs.list", {"after": after, "limit": 1}))
     import trio
 
-    try:
-        code = trio.run(_watch, invocation, answer, after)
-    except KeyboardInterrupt:
-        if not invocation.json:
-            invocation.say("Stopped watching; the run goes on.")
-        code = ExitCode.INTERRUPTED
+    code = trio.run(_watch, invocation, answer, after)
     raise click.exceptions.Exit(code)
 
 
 async def _watch(invocation: Invocation, answer: RunAnswer, after: str | None) -> ExitCode:
     from contextlib import closing
+
+    import trio
 
     from actors.run.views import record
     from eventlog.env import RealEnv
@@ -59,6 +56,7 @@ async def _watch(invocation: Invocation, answer: RunAnswer, after: str | None) -
     from eventlog.sqlite import SqliteStore
     from runtime.cli.display import OUTCOMES, display_for
     from runtime.cli.following import follow_run
+    from runtime.cli.interrupts import Interrupts
     from runtime.principal import LOCAL
     from runtime.reader import RunReader
 
@@ -72,7 +70,14 @@ async def _watch(invocation: Invocation, answer: RunAnswer, after: str | None) -
         with closing(SqliteStore.open_reader(invocation.data.log)) as store:
             async with open_log(RealEnv(), store) as log:
                 if run["status"] not in OUTCOMES or after is not None:
-                    await follow_run(log, run["run_id"], after or cursor, display)
+                    with Interrupts() as interrupts:
+                        async with trio.open_nursery() as nursery:
+                            nursery.start_soon(interrupts.cancel, nursery.cancel_scope)
+                            await follow_run(log, run["run_id"], after or cursor, display)
+                            nursery.cancel_scope.cancel()
+                    if interrupts.count:
+                        display.note("Stopped watching; the run goes on.")
+                        return ExitCode.INTERRUPTED
                 ended = await RunReader(log).now(LOCAL, run["run_id"])
                 run, cursor = record(ended.state, ended.commit_time), log.cursor(ended.mark)
         display.end(run, cursor)
