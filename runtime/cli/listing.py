@@ -289,7 +289,7 @@ def config(invocation: Invocation) -> None:
         return
     columns = (
         Column("SETTING"),
-        Column("VALUE"),
+        Column("VALUE", wraps=True),
         Column("ORIGIN"),
         Column("DESCRIPTION", wraps=True),
     )

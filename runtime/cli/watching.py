@@ -69,11 +69,13 @@ async def _watch(invocation: Invocation, answer: RunAnswer, after: str | None) -
             display.note(f"To go on with the run here: perdure retry {run['run_id']}")
         with closing(SqliteStore.open_reader(invocation.data.log)) as store:
             async with open_log(RealEnv(), store) as log:
-                if run["status"] not in OUTCOMES or after is not None:
+                begin = await log.resolve(after or cursor)
+                known = await log.resolve(cursor)
+                if run["status"] not in OUTCOMES or begin.position < known.position:
                     with Interrupts() as interrupts:
                         async with trio.open_nursery() as nursery:
                             nursery.start_soon(interrupts.cancel, nursery.cancel_scope)
-                            await follow_run(log, run["run_id"], after or cursor, display)
+                            await follow_run(log, run["run_id"], begin, display)
                             nursery.cancel_scope.cancel()
                     if interrupts.count:
                         display.note("Stopped watching; the run goes on.")

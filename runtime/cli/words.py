@@ -6,6 +6,7 @@ import re
 import unicodedata
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -33,6 +34,7 @@ STYLES: Final[dict[str, dict[str, Any]]] = {
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _LEAST: Final = 8  # columns that a cell needs to say anything
+_READABLE: Final = 24  # and one that goes on under itself
 _GAP: Final = "  "
 
 
@@ -121,7 +123,7 @@ class Column:
     title: str
     gives: bool = False
     right: bool = False
-    wraps: bool = False  # goes on under itself; only the last one can
+    wraps: bool = False  # goes on under itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,15 +153,21 @@ def table(
     return [
         _GAP.join(_padded(line[i], widths[i], right=columns[i].right) for i in kept).rstrip()
         for row in [head, *cells]
-        for line in (_unfolded(row, widths[-1]) if columns[-1].wraps else [row])
+        for line in _unfolded(row, columns, widths)
     ]
 
 
-def _unfolded(row: list[Cell], width: int) -> list[list[Cell]]:
-    """Give the lines of a row whose last cell goes on under itself."""
-    *others, last = row
-    first, *more = [Cell(line, last.style) for line in wrapped(last.text, width, 0)]
-    return [[*others, first], *([*(Cell("") for _ in others), line] for line in more)]
+def _unfolded(
+    row: list[Cell], columns: Sequence[Column], widths: list[int]
+) -> Iterable[Sequence[Cell]]:
+    """Give the lines of a row: cells that wrap go on under themselves."""
+    parts = [
+        [Cell(line, cell.style) for line in wrapped(cell.text, width, 0)]
+        if column.wraps
+        else [cell]
+        for cell, column, width in zip(row, columns, widths, strict=True)
+    ]
+    return zip_longest(*parts, fillvalue=Cell(""))
 
 
 def _cell(cell: Cell | str) -> Cell:
@@ -172,7 +180,7 @@ def _make_room(columns: Sequence[Column], widths: list[int], width: int) -> None
     for i in reversed(range(len(columns))):
         over = sum(widths) + len(_GAP) * (sum(map(bool, widths)) - 1) - width
         if over > 0 and columns[i].wraps:
-            widths[i] = max(_LEAST, widths[i] - over)
+            widths[i] = max(min(widths[i], _READABLE), widths[i] - over)
         elif over > 0 and columns[i].gives:
             widths[i] = widths[i] - over if widths[i] - over >= _LEAST else 0
 
