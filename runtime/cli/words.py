@@ -34,7 +34,7 @@ STYLES: Final[dict[str, dict[str, Any]]] = {
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _LEAST: Final = 8  # columns that a cell needs to say anything
-_READABLE: Final = 24  # and one that goes on under itself
+_READABLE: Final = 16  # and one that goes on under itself
 _GAP: Final = "  "
 
 
