@@ -21,12 +21,11 @@ class Demo:
         """Count, report progress, and export a line for each tenth."""
         import trio
 
-        tenth = max(1, to // 10)
         for number in range(1, to + 1):
             ctx.run.check_cancelled()
             await trio.sleep(delay)
             ctx.run.progress(number / to, f"{number} of {to}")
-            if number % tenth == 0:
+            if number * 10 // to > (number - 1) * 10 // to:
                 await ctx.run.export_text(f"counted to {number}", key=f"at-{number}")
         return to
 

@@ -15,12 +15,12 @@ import trio
 from actors.claim import CLAIM_EVENTS, SCHEME, ClaimMade, claim_stream, request_hash
 from actors.lineage import LINEAGE_EVENTS, AttemptTaken, lineage_stream
 from actors.run.events import RunCreated
-from actors.run.stream import stream_of
 from eventlog.append import Append, StreamWrite
 from eventlog.errors import Conflict
 from eventlog.record import Metadata
+from runtime.entries import check_args
 from runtime.errors import OperationError
-from runtime.plugins import check_args, find_entry
+from runtime.streams import stream_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -53,7 +53,7 @@ class Creation:
 
     async def create(self, principal: Principal, request: CreateRun) -> Folded[Run]:
         """Accept a run, or find the one that the idempotency key stands for."""
-        entry = find_entry(self._host.plugins, request.plugin_id, request.entry_id)
+        entry = self._host.entries.find(request.plugin_id, request.entry_id)
         check_args(entry, request.args)
         created = self._new_run(principal, request, entry)
         if request.idempotency_key is None:
@@ -168,16 +168,10 @@ class Creation:
             task_id=request.task_id,
             trace_id=request.trace_id,
             idempotency_key=request.idempotency_key,
-            timeout=self._timeout(request, entry),
+            timeout=self._host.limits.timeout_of(
+                request.timeout if request.timeout is not None else entry.timeout
+            ),
         )
-
-    def _timeout(self, request: CreateRun, entry: Entry) -> float | None:
-        """Give the time that a run may take: what was asked for, up to what is allowed."""
-        asked = request.timeout if request.timeout is not None else entry.timeout
-        longest = self._host.limits.timeout
-        if asked is None or longest is None:
-            return asked if longest is None else longest
-        return min(asked, longest)
 
     async def retry(self, principal: Principal, parent: Run) -> Folded[Run]:
         """Create the next attempt of what has ended."""

@@ -11,7 +11,7 @@ from eventlog.snapshots import SnapshotFile
 from eventlog.sqlite import SqliteStore
 from runtime.datadir import DataDir
 from runtime.directory import Directory
-from runtime.host import HostLimits
+from runtime.limits import HostLimits
 from runtime.node import open_node
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import trio
 from runtime.catalogue import Catalogue
 from runtime.channels import Channels
 from runtime.creation import CLAIM_WINDOW
-from runtime.host import Host, HostLimits
+from runtime.host import Host
 from runtime.operations import Operations, operations_of
 from runtime.plugins import Plugins
 from runtime.recovery import recover, take_up
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from eventlog.log import EventLog
     from runtime.directory import Directory
+    from runtime.limits import HostLimits
     from runtime.plugin import Plugin
 
 OPERATIONS = operations_of(Runs, Plugins, Channels)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from runtime.answers import EntryView, PluginPage, PluginView
-from runtime.errors import OperationError
 from runtime.operations import operation
 from runtime.principal import Permission, Principal
 from runtime.requests import ListPlugins
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from runtime.host import Host
     from runtime.plugin import Entry, Plugin
 
@@ -32,28 +29,6 @@ class Plugins:
             "plugins": [plugin_view(plugins[plugin_id]) for plugin_id in sorted(plugins)],
             "cursor": self._host.log.cursor(await self._host.log.head()),
         }
-
-
-def find_entry(plugins: Mapping[str, Plugin], plugin_id: str, entry_id: str) -> Entry:
-    """Give an entry that is loaded, or say what is."""
-    plugin = plugins.get(plugin_id)
-    if plugin is None:
-        raise OperationError("PLUGIN_NOT_FOUND", f"no plugin {plugin_id!r} is loaded")
-    entry = plugin.entries.get(entry_id)
-    if entry is None:
-        known = ", ".join(sorted(plugin.entries))
-        raise OperationError(
-            "ENTRY_NOT_FOUND", f"plugin {plugin_id!r} has no entry {entry_id!r}, but {known}"
-        )
-    return entry
-
-
-def check_args(entry: Entry, args: dict[str, Any]) -> None:
-    """Raise VALIDATION_ERROR unless an entry can be called with these arguments."""
-    try:
-        entry.check(args)
-    except ValueError as error:
-        raise OperationError("VALIDATION_ERROR", f"args: {error}") from error
 
 
 def plugin_view(plugin: Plugin) -> PluginView:

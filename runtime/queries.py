@@ -67,10 +67,15 @@ class RunQueries:
             created_from=request.created_from,
             created_until=request.created_until,
         )
-        found, true_at = await self._lists.list(where, before=before, at=at, limit=request.limit)
-        runs = [await self._reader.at(principal, listed.run_id, true_at) for listed in found]
+        found, true_at = await self._lists.list(
+            where, before=before, at=at, limit=request.limit + 1
+        )
+        more = len(found) > request.limit
+        found = found[: request.limit]
+        run_ids = [listed.run_id for listed in found]
+        runs = await self._reader.all_at(principal, run_ids, true_at)
         next_after = None
-        if len(found) == request.limit:
+        if more:
             mark = await self._log.in_thread(self._log.store.mark_at, found[-1].position)
             next_after = None if mark is None else self._log.cursor(mark)
         return {

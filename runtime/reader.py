@@ -7,18 +7,21 @@ a log that answers at once.
 
 from __future__ import annotations
 
+import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from actors.errors import NoSuchActor
+from actors.errors import Crashed, NoSuchActor
 from actors.folding import Streams, fold_stream
 from actors.run.core import RUN, Run
 from actors.run.events import RUN_EVENTS, ExportAppended, LogBatch
-from actors.run.stream import stream_of
 from actors.run.views import ExportItem, export_item
+from eventlog.errors import CodecError, Overloaded
 from runtime.errors import OperationError
+from runtime.streams import stream_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
+    from collections.abc import Callable, Container, Iterable
     from typing import TypeVarTuple, Unpack
 
     from actors.folded import Folded
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
     Arguments = TypeVarTuple("Arguments")
 
 Result = TypeVar("Result")
+
+_log = logging.getLogger("perdure.runs")
 
 
 class Readable(Streams, Protocol):
@@ -86,7 +91,7 @@ class RunReader:
         """Give a run as it is."""
         stream = stream_of(run_id)
         if self._living is None:
-            return _visible(principal, run_id, await fold_stream(self._log, RUN, stream))
+            return _visible(principal, run_id, await self._folded(stream))
         try:
             folded = await self._living.look(stream)
         except NoSuchActor:
@@ -98,10 +103,29 @@ class RunReader:
         stream = stream_of(run_id)
         known = None
         if self._living is not None and self._living.peek(stream) is not None:
-            known = await self._living.look(stream)  # after all that it has written up to there
+            with suppress(Overloaded):  # then it is folded like one that does not live
+                known = await self._living.look(stream)  # after all it has written up to there
         if known is None or known.mark.position > at.position:
-            known = await fold_stream(self._log, RUN, stream, at=at)
+            known = await self._folded(stream, at)
         return _visible(principal, run_id, known)
+
+    async def all_at(
+        self, principal: Principal, run_ids: Iterable[str], at: Mark
+    ) -> list[Folded[Run]]:
+        """Give runs as they were at a place in the log; one that cannot be read is left out."""
+        found = []
+        for run_id in run_ids:
+            try:
+                found.append(await self.at(principal, run_id, at))
+            except Crashed:
+                _log.exception("run %s is left out of a list", run_id)
+        return found
+
+    async def _folded(self, stream: str, at: Mark | None = None) -> Folded[Run] | None:
+        try:
+            return await fold_stream(self._log, RUN, stream, at=at)
+        except CodecError as error:
+            raise Crashed(f"{stream} cannot be read: {error}") from error
 
     async def require(self, principal: Principal, run_id: str) -> None:
         """Raise RUN_NOT_FOUND unless there is such a run."""

@@ -17,8 +17,8 @@ from actors.run.commands import Recover
 from actors.run.core import RUN
 from actors.run.events import RUN_EVENTS
 from actors.run.history import History
-from actors.run.stream import stream_of
 from eventlog.errors import CodecError
+from runtime.streams import stream_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -77,9 +77,11 @@ async def _take_up(host: Host, run_id: str) -> bool:
     stream = stream_of(run_id)
     run = (host.runs.peek(stream) or await host.runs.look(stream)).state
     if run.created.started_by is not None:
-        run = await host.cancel_with_its_parent(run, run.created.started_by)
+        run = await host.children.cancel_with_its_parent(run, run.created.started_by)
     command = Recover(
-        resumes=host.resumes(run), compatible=host.is_compatible(run), at=host.env.now()
+        resumes=host.entries.resumes(run),
+        compatible=host.entries.is_compatible(run),
+        at=host.env.now(),
     )
     if RUN.decide(run, command):
         run = (await host.ask(run_id, command)).state

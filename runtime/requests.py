@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from runtime.plugin import LONGEST
+
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Text = Annotated[str, msgspec.Meta(max_length=4096)]
 Key = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
@@ -29,7 +31,7 @@ class CreateRun(Request):
     trace_id: Name | None = None
     idempotency_key: Key | None = None
     mode: Literal["async", "sync"] = "async"
-    timeout: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    timeout: Annotated[float, msgspec.Meta(gt=0, le=LONGEST)] | None = None
 
 
 class GetRun(Request):

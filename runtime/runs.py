@@ -11,7 +11,6 @@ import trio
 
 from actors.run.commands import Answer, RequestCancel
 from actors.run.status import CancelMode
-from actors.run.stream import stream_of
 from runtime.answers import RunAnswer
 from runtime.creation import CLAIM_WINDOW, Creation
 from runtime.operations import operation
@@ -19,6 +18,7 @@ from runtime.principal import Permission, Principal
 from runtime.queries import RunQueries
 from runtime.reader import RunReader
 from runtime.requests import AnswerRun, CancelRun, CreateRun, RetryRun
+from runtime.streams import stream_of
 
 if TYPE_CHECKING:
     from runtime.catalogue import Catalogue
@@ -84,7 +84,7 @@ class Runs(RunQueries):
         "RUN_NOT_FOUND",
         "RUN_NOT_RUNNING",
         "QUESTION_NOT_FOUND",
-        "CONFLICT",
+        "ALREADY_ANSWERED",
     )
     async def answer(self, principal: Principal, request: AnswerRun) -> RunAnswer:
         """Answer a question of a run."""

@@ -9,7 +9,13 @@ from __future__ import annotations
 from base64 import b64encode
 from typing import TYPE_CHECKING, Any, Final, Literal, NotRequired, TypedDict, cast
 
-from actors.run.events import RUN_EVENTS, ProgressReported, RunCreated, StageChanged
+from actors.run.events import (
+    RUN_EVENTS,
+    Answered,
+    ProgressReported,
+    RunCreated,
+    StageChanged,
+)
 from actors.run.output import EXPORT_FIELDS
 
 if TYPE_CHECKING:
@@ -80,7 +86,7 @@ class RunDelta(TypedDict):
     status: str
     progress: float | None
     updated_at: float
-    stage: NotRequired[str]
+    stage: NotRequired[str | None]
     message: NotRequired[str | None]
 
 
@@ -155,7 +161,7 @@ def record(run: Run, updated_at: int) -> RunRecord:
         "stage": run.stage,
         "session_id": created.session_id,
         "deadline": _maybe_seconds(run.deadline),
-        "questions": sorted(run.open_questions),
+        "questions": [] if run.status.is_terminal else sorted(run.open_questions),
     }
 
 
@@ -175,7 +181,8 @@ def delta(record: Record) -> RunDelta | None:
     """Give the change that a record of a run brings, if it brings one that others see."""
     fields = record.metadata.fields
     is_report = record.name in _REPORTS
-    if not is_report and not fields.get("changed"):
+    is_answer = record.name == Answered.event_name
+    if not is_report and not is_answer and not fields.get("changed"):
         return None
     change: RunDelta = {
         "op": "add" if record.name == RunCreated.event_name else "change",
@@ -189,6 +196,8 @@ def delta(record: Record) -> RunDelta | None:
         change["message"] = _short(report.message)
         if isinstance(report, StageChanged):
             change["stage"] = report.stage
+    elif is_answer:
+        change["stage"] = None
     return change
 
 

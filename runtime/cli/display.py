@@ -108,7 +108,7 @@ class PlainDisplay:
             self._status = change["status"]
             self._say(styled(self._status, self._status))
         tenth = int((change["progress"] or 0) * 10)
-        if "stage" in change or tenth > self._tenth:
+        if change.get("stage") or tenth > self._tenth:
             self._tenth = max(tenth, self._tenth)
             self._say(clipped(_report(change), self._width))
 
@@ -167,7 +167,7 @@ class LiveDisplay:
         if change["progress"] is not None:
             shown |= {"total": 1.0, "completed": change["progress"]}
         if "stage" in change:
-            shown["label"] = one_line(change["stage"])
+            shown["label"] = one_line(change["stage"] or change["status"])
         elif "message" not in change:
             shown["label"] = change["status"]
         if change.get("message") is not None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from actors.run.events import RUN_EVENTS, ExportAppended, RunEnded
-from actors.run.stream import stream_of
 from actors.run.views import delta, export_item
 from eventlog.filter import Filter
+from runtime.streams import stream_of
 
 if TYPE_CHECKING:
     from eventlog.log import EventLog

@@ -84,10 +84,11 @@ def _checked(
     plugins: Mapping[str, Plugin], plugin_id: str, entry_id: str, args: tuple[str, ...]
 ) -> dict[str, Any]:
     """Give the arguments if the entry takes them; else say what it takes."""
+    from runtime.entries import Entries, check_args
     from runtime.errors import OperationError
-    from runtime.plugins import check_args, entry_view, find_entry
+    from runtime.plugins import entry_view
 
-    entry = find_entry(plugins, plugin_id, entry_id)
+    entry = Entries(plugins).find(plugin_id, entry_id)
     checked = parsed_args(args, entry)
     try:
         check_args(entry, checked)
@@ -129,11 +130,11 @@ def retry(invocation: Invocation, run: str) -> None:
     A run that has not ended, and whose process is gone, is taken up where it was left: its recorded
     steps are not done again. Ctrl-C and exit codes are those of `perdure run`.
     """
-    from runtime.plugins import find_entry
+    from runtime.entries import Entries
 
     record = _record(invocation, run)
     plugins = _plugins(invocation)
-    find_entry(plugins, record["plugin_id"], record["entry_id"])
+    Entries(plugins).find(record["plugin_id"], record["entry_id"])
 
     async def begin(node: Node) -> RunAnswer:
         return await _again(node, record["run_id"])

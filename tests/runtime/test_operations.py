@@ -143,7 +143,7 @@ async def test_plugins_are_listed_with_the_schemas_of_their_entries(
         (TooLarge(2, 1), "PAYLOAD_TOO_LARGE"),
         (NotNow("answering", "queued"), "RUN_NOT_RUNNING"),
         (NoSuchQuestion("q"), "QUESTION_NOT_FOUND"),
-        (AnsweredOtherwise("q"), "CONFLICT"),
+        (AnsweredOtherwise("q"), "ALREADY_ANSWERED"),
         (NoSuchActor("run/1"), "RUN_NOT_FOUND"),
         (log_errors.InvalidCursor("x"), "INVALID_CURSOR"),
         (log_errors.CodecError("x"), "VALIDATION_ERROR"),

@@ -13,8 +13,8 @@ from actors.mailbox import MAX_MAIL
 from actors.run.commands import Answer, Recover, RequestCancel
 from actors.run.events import Activated, RunEnded, StepRecorded
 from actors.run.status import Status
-from actors.run.stream import stream_of
 from eventlog import DiskFull, LogClosed, MemoryStore, OutcomeUnknown, StoreFailed
+from runtime.streams import stream_of
 from tests.actors.test_mailbox import Moody
 from tests.runtime.world import CALLS, World, world
 

@@ -10,14 +10,15 @@ import trio
 
 from actors.run.core import Run
 from actors.run.events import RUN_EVENTS, RunCreated
-from actors.run.stream import stream_of
 from eventlog import Append, MemoryStore, open_log
 from eventlog.store import Bounds
 from runtime.contract import PluginError, Retry, RunCancelled, RunContext
 from runtime.directory import Listed
-from runtime.host import Host, HostLimits
+from runtime.host import Host
+from runtime.limits import HostLimits
 from runtime.plugin import declared, entry, plugin
 from runtime.recovery import recover
+from runtime.streams import stream_of
 from tests.eventlog.conftest import SteadyEnv
 
 CALLS: list[str] = []

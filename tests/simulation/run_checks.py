@@ -23,11 +23,11 @@ from actors.run.events import (
     StepRecorded,
 )
 from actors.run.status import Outcome
-from actors.run.stream import stream_of
 from actors.run.views import record
 from eventlog.cursor import parse_cursor
 from runtime.principal import LOCAL
 from runtime.requests import GetRun
+from runtime.streams import stream_of
 from tests.simulation.run_clients import ALL, all_runs, events_of, get, open_runs, tidy_up
 from tests.simulation.run_plugin import BODIES, TRIES
 from tests.simulation.world import Violation

@@ -15,10 +15,10 @@ from actors.run.events import (
     RunCreated,
     RunEnded,
 )
-from actors.run.stream import stream_of
 from eventlog.store import Bounds
 from runtime.principal import LOCAL
 from runtime.requests import AnswerRun, CancelRun, CreateRun, GetRun, RetryRun
+from runtime.streams import stream_of
 from tests.simulation.world import Violation
 
 if TYPE_CHECKING:

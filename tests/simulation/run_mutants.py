@@ -14,10 +14,10 @@ from actors.mailbox import Actor
 from actors.run import core, outbox
 from actors.run.core import RUN, Run
 from actors.run.events import RunEvent
-from actors.run.stream import stream_of
 from eventlog.record import START
 from runtime.creation import Creation
 from runtime.host import Host
+from runtime.streams import stream_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

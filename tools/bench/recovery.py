@@ -17,11 +17,11 @@ import trio
 
 from actors.run.core import RUN, Run
 from actors.run.events import RUN_EVENTS, Activated, RunCreated, RunEvent
-from actors.run.stream import stream_of
 from eventlog import Append, Metadata, StreamWrite
 from runtime.directory import Directory
 from runtime.node import open_node
 from runtime.plugin import declared
+from runtime.streams import stream_of
 from tools.bench.benchmark import Benchmark, Figure, Setting, Sides, Target
 from tools.bench.measure import Sample, Stopwatch
 from tools.bench.runs import Bench
