@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NotRequired, TypedDict
 
-from actors.run.views import ExportItem, RunDelta, RunRecord
+from actors.run.views import ExportItem, LogLineView, RunDelta, RunRecord
 
 
 class RunAnswer(TypedDict):
@@ -31,6 +31,15 @@ class ExportPage(TypedDict):
     """A run's export items in order; ``next_after`` is null at the end."""
 
     items: list[ExportItem]
+    next_after: str | None
+    cursor: str
+
+
+class LogPage(TypedDict):
+    """Lines that a run has logged, and how many more were dropped among them."""
+
+    lines: list[LogLineView]
+    dropped: int
     next_after: str | None
     cursor: str
 

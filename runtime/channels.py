@@ -68,7 +68,7 @@ class Channels:
         """Show what is in the host's log."""
         self._log = host.log
         self._catalogue = catalogue
-        self._reader = RunReader(host)
+        self._reader = RunReader(host.log, host.runs)
 
     @operation("log.follow", Permission.READ, "RUN_NOT_FOUND", "INVALID_CURSOR", frames=Frame)
     async def follow(self, principal: Principal, request: FollowLog) -> Following:

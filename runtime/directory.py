@@ -249,6 +249,18 @@ class Directory:
             rows = self._database.execute(statement, (after, limit)).fetchall()
         return [Listed(*row) for row in rows]
 
+    def beginning_with(self, text: str, tenant: str, limit: int) -> Sequence[str]:
+        """List ids of runs that begin with a text, in their order."""
+        statement = (
+            "SELECT run_id FROM runs WHERE run_id >= ? AND run_id < ? AND tenant = ?"
+            " ORDER BY run_id LIMIT ?"
+        )
+        with self._lock:
+            rows = self._database.execute(
+                statement, (text, text + chr(0x10FFFF), tenant, limit)
+            ).fetchall()
+        return [run_id for (run_id,) in rows]
+
     def dump(self) -> list[tuple[Any, ...]]:
         """Give all rows: two directories of one log are equal."""
         with self._lock:

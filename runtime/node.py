@@ -21,12 +21,12 @@ from runtime.creation import CLAIM_WINDOW
 from runtime.host import Host
 from runtime.operations import Operations, operations_of
 from runtime.plugins import Plugins
-from runtime.recovery import recover
+from runtime.recovery import recover, take_up
 from runtime.runs import Runs
 from runtime.watchdog import Watchdog
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Collection, Mapping
 
     from eventlog.log import EventLog
     from runtime.directory import Directory
@@ -55,8 +55,13 @@ async def open_node(
     *,
     limits: HostLimits | None = None,
     claim_window: int = CLAIM_WINDOW,
+    only: Collection[str] | None = None,
 ) -> AsyncIterator[Node]:
-    """Take up what an earlier process left, and work for the length of a block."""
+    """Take up what an earlier process left, and work for the length of a block.
+
+    A process that is there for some runs only names those that it takes up; what else has not
+    ended is left as it is, for a process that serves the log.
+    """
     async with trio.open_nursery() as nursery:
         host = Host(log.env, log, plugins, limits=limits)
         await nursery.start(host.run)
@@ -64,7 +69,11 @@ async def open_node(
             nursery.start_soon(Watchdog(log.env).run)
         catalogue = Catalogue(log, directory)
         await nursery.start(catalogue.run)
-        await recover(host, catalogue.open_runs)
+        if only is None:
+            await recover(host, catalogue.open_runs)
+        else:
+            for run_id in only:
+                await take_up(host, run_id)
         runs = Runs(host, catalogue, claim_window=claim_window)
         channels = Channels(host, catalogue)
         yield Node(host, catalogue, runs, channels, Operations(runs, Plugins(host), channels))

@@ -51,6 +51,13 @@ async def recover(host: Host, open_runs: OpenRuns) -> int:
     return taken
 
 
+async def take_up(host: Host, run_id: str) -> None:
+    """Take up one run and what it has started, and nothing else."""
+    await _take_up(host, run_id)
+    for child in (await host.runs.look(stream_of(run_id))).state.children:
+        await take_up(host, child)
+
+
 async def _read_short_ones(host: Host, run_ids: Sequence[str]) -> None:
     """Read many short streams in one go; long ones, and what cannot be read, are left alone."""
     pages = await host.log.read_streams([stream_of(run_id) for run_id in run_ids], limit=SHORT)

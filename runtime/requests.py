@@ -88,6 +88,15 @@ class ExportRun(Request):
     at: str | int | None = None
 
 
+class ReadLogs(Request):
+    """Read the lines that a run has logged."""
+
+    run_id: Name
+    after: str | None = None  # next_after of the page before
+    limit: Limit = 500  # lines; those logged together stay together
+    at: str | int | None = None
+
+
 class ListPlugins(Request):
     """List what can be run."""
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from actors.run.core import Run
-    from actors.run.events import ExportAppended, RunError
+    from actors.run.events import ExportAppended, LogLine, RunError
     from eventlog.record import Record
 
 _MICROSECOND: Final = 1000
@@ -105,6 +105,14 @@ class ExportItem(TypedDict):
     binary_url: NotRequired[str]
     binary: NotRequired[str]
     json: NotRequired[Any]
+
+
+class LogLineView(TypedDict):
+    """A line that an entry logged."""
+
+    at: float
+    level: str
+    text: str
 
 
 def seconds(nanoseconds: int) -> float:
@@ -243,6 +251,11 @@ def export_item(run_id: str, export: ExportAppended) -> ExportItem:
         EXPORT_FIELDS[export.type]: content,
     }
     return cast("ExportItem", item)
+
+
+def log_line(line: LogLine) -> LogLineView:
+    """Give a logged line as the wire has it."""
+    return {"at": seconds(line.at), "level": line.level, "text": line.text}
 
 
 def _short(message: str | None) -> str | None:

@@ -13,6 +13,7 @@ from actors.run.views import RunDelta, RunRecord
 from eventlog import MemoryStore, RealEnv, open_log
 from runtime.answers import ExportPage, RunAnswer, RunPage
 from runtime.channels import Following
+from runtime.creation import CLAIM_WINDOW
 from runtime.directory import Directory
 from runtime.errors import OperationError
 from runtime.limits import HostLimits
@@ -141,7 +142,6 @@ async def service(
     store = store or MemoryStore()
     env = SteadyEnv()
     env.delay = 0.001
-    window = {} if claim_window is None else {"claim_window": claim_window}
     with closing(Directory(":memory:")) as directory:
         async with (
             open_log(env, store) as log,
@@ -150,7 +150,7 @@ async def service(
                 plugins or {"test": declared(Example)},
                 directory,
                 limits=HostLimits(**limits),
-                **window,
+                claim_window=CLAIM_WINDOW if claim_window is None else claim_window,
             ) as node,
         ):
             yield Service(node, store)

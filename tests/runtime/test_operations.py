@@ -40,6 +40,7 @@ def test_the_table_has_every_operation() -> None:
         "runs.export",
         "runs.get",
         "runs.list",
+        "runs.logs",
         "runs.retry",
     ]
     for row in OPERATIONS.values():
