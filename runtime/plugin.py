@@ -14,6 +14,7 @@ asked for, in a thread. This module stays light: it is what ``import perdure`` c
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, TypeVar, get_type_hints, overload
@@ -174,7 +175,7 @@ def declared(cls: type) -> Plugin:
         raise DeclarationError(f"{cls.__qualname__} is not declared with @plugin")
     instance = cls()
     program = Program(
-        home=f"{cls.__module__}:{cls.__qualname__}",
+        home=f"{_module_of(cls)}:{cls.__qualname__}",
         network=declaration.network,
         memory=declaration.memory,
     )
@@ -194,6 +195,14 @@ def declared(cls: type) -> Plugin:
         description=inspect.cleandoc(cls.__doc__) if cls.__doc__ else None,
         compatible=declaration.compatible,
     )
+
+
+def _module_of(cls: type) -> str:
+    """Name the module of a class as another process finds it."""
+    if cls.__module__ != "__main__":
+        return cls.__module__
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return spec.name if spec is not None else "__main__"
 
 
 def _entry(
@@ -228,6 +237,11 @@ def _where(
         raise DeclarationError(
             f"{name} runs in a process, which cannot find a class inside a function:"
             " declare it at the top of a module"
+        )
+    if where == "process" and str(program.home).startswith("__main__:"):
+        raise DeclarationError(
+            f"{name} runs in a process, which cannot find a class of the program itself:"
+            " declare it in a module that can be imported"
         )
     return where
 
