@@ -59,7 +59,7 @@ class Pool:
             finally:
                 self._nursery = None
                 with trio.CancelScope(shield=True):
-                    await self._end_the_idle(float("inf"))
+                    await self.let_go()
 
     async def call(
         self, execution: Execution, entry: Entry, ctx: RunContext, args: Mapping[str, Any]
@@ -115,6 +115,10 @@ class Pool:
             with trio.move_on_after(LAST_OUTPUT):
                 await worker.wait()
         await worker.end(grace=0.0 if clean else self._grace, sooner=force)
+
+    async def let_go(self) -> None:
+        """End all workers that are kept for the next run."""
+        await self._end_the_idle(float("inf"))
 
     async def _end_the_idle(self, since: float) -> None:
         for kind, kept in list(self._kept.items()):
