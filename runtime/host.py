@@ -231,12 +231,19 @@ class Host:
             self._starting.discard(run_id)
             self._histories.pop(run_id, None)
         if execution is None:
+            await self._end_if_asked(run_id)
             return
         try:
             await execution.execute()
         finally:
             if self._executions.get(run_id) is execution:  # and not the one that took over
                 del self._executions[run_id]
+
+    async def _end_if_asked(self, run_id: str) -> None:
+        """End a run that was asked to end while it was being activated."""
+        known = self.runs.peek(stream_of(run_id)) or await self.runs.look(stream_of(run_id))
+        if known.state.cancel is not None and not known.state.status.is_terminal:
+            await self._end_without_executing(run_id)
 
     async def _activate(self, run_id: str) -> Execution | None:
         """Activate a run; give its execution, unless there is nothing to execute."""
