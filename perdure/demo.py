@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Annotated, Any
 
 from msgspec import Meta
 
-from perdure import PluginError, RunContext, entry, plugin
+from perdure import PluginError, RunContext, SyncRunContext, entry, plugin
 
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 Seconds = Annotated[float, Meta(ge=0, le=3600)]
@@ -67,3 +68,11 @@ class Demo:
     async def ask(self, ctx: RunContext, question: str = "Shall I go on?") -> Any:  # noqa: ANN401
         """Ask a question and return its answer."""
         return await ctx.run.ask({"text": question})
+
+    @entry
+    def stubborn(self, ctx: SyncRunContext) -> None:
+        """Ignore every request to end, in a process of its own: it has to be killed."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        ctx.run.status("stubborn", "not listening")
+        while True:
+            signal.pause()
