@@ -37,6 +37,9 @@ class Display(Protocol):
     def note(self, text: str) -> None:
         """Say something to people."""
 
+    def pause(self, *, paused: bool) -> None:
+        """Stand still while somebody types, or go on."""
+
     def tick(self) -> None:
         """Let a moment pass."""
 
@@ -75,6 +78,9 @@ class JsonDisplay:
 
     def note(self, text: str) -> None:
         """Keep quiet: this is for people."""
+
+    def pause(self, *, paused: bool) -> None:
+        """Nothing moves by itself."""
 
     def tick(self) -> None:
         """Nothing moves by itself."""
@@ -120,6 +126,9 @@ class PlainDisplay:
         """Say something."""
         self._say(text)
 
+    def pause(self, *, paused: bool) -> None:
+        """Nothing moves by itself."""
+
     def tick(self) -> None:
         """Nothing moves by itself."""
 
@@ -140,6 +149,7 @@ class LiveDisplay:
         self._invocation = invocation
         self._progress: Progress | None = None
         self._task: TaskID | None = None
+        self._paused = False
         self._say: Callable[[str], None] = invocation.say
 
     def begin(self, run: RunRecord, cursor: str) -> None:  # noqa: ARG002
@@ -180,7 +190,7 @@ class LiveDisplay:
 
     def _update(self, **shown: Any) -> None:
         if self._progress is not None and self._task is not None:
-            self._progress.update(self._task, refresh=True, **shown)
+            self._progress.update(self._task, refresh=not self._paused, **shown)
 
     def item(self, item: ExportItem, cursor: str) -> None:  # noqa: ARG002
         """Let an item pass above the bar."""
@@ -189,6 +199,15 @@ class LiveDisplay:
     def note(self, text: str) -> None:
         """Let a note pass above the bar."""
         self._say(text)
+
+    def pause(self, *, paused: bool) -> None:
+        """Take the bar away while somebody types."""
+        self._paused = paused
+        if self._progress is not None:
+            if paused:
+                self._progress.stop()
+            else:
+                self._progress.start()
 
     def tick(self) -> None:
         """Let the time go on."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -9,13 +11,17 @@ import trio
 from runtime.cli.display import display_for
 from runtime.cli.following import follow_run
 from runtime.cli.interrupts import Interrupts, leave_soon
-from runtime.cli.invocation import ExitCode, exit_code_of
+from runtime.cli.invocation import ExitCode, encoded, exit_code_of
+from runtime.cli.parameters import typed
+from runtime.cli.words import one_line
+from runtime.errors import OperationError
 from runtime.local import open_local_node
 from runtime.principal import LOCAL
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from actors.run.events import QuestionAsked
     from runtime.answers import RunAnswer
     from runtime.cli.display import Display
     from runtime.cli.invocation import Invocation
@@ -39,7 +45,14 @@ async def execute(invocation: Invocation, plugins: Mapping[str, Plugin], begin: 
                     if answer["run"]["finished_at"] is None:
                         if answer["run"]["started_at"] is not None:
                             display.note("It had not ended: going on where it was left.")
-                        await follow_run(node.host.log, run_id, answer["cursor"], display)
+                        keyboard = partial(_at_the_keyboard, invocation, node, run_id, display)
+                        await follow_run(
+                            node.host.log,
+                            run_id,
+                            answer["cursor"],
+                            display,
+                            lambda question: nursery.start_soon(keyboard, question),
+                        )
                     ended = await node.operations.call(LOCAL, "runs.get", {"run_id": run_id})
                     display.end(ended["run"], ended["cursor"])
                     code = exit_code_of(ended["run"]["status"])
@@ -50,6 +63,31 @@ async def execute(invocation: Invocation, plugins: Mapping[str, Plugin], begin: 
     finally:
         display.close()
     return code
+
+
+async def _at_the_keyboard(
+    invocation: Invocation, node: Node, run_id: str, display: Display, asked: QuestionAsked
+) -> None:
+    """Pass a question of the run on to whoever sits here, and the answer back."""
+    if invocation.json:
+        return
+    question = asked.question
+    text = question.get("text") if isinstance(question, dict) else None
+    display.note(f"The run asks: {one_line(text or encoded(question))}")
+    if not sys.stdin.isatty():
+        display.note("There is nobody to answer it here; Ctrl-C ends the run.")
+        return
+    display.note("Type an answer (JSON, or text) and press Enter:")
+    display.pause(paused=True)
+    await trio.lowlevel.wait_readable(sys.stdin)
+    line = sys.stdin.readline()
+    display.pause(paused=False)
+    if line:
+        answer = {"question_id": asked.question_id, "answer": typed(line.rstrip("\n"))}
+        try:
+            await node.operations.call(LOCAL, "runs.answer", {"run_id": run_id, **answer})
+        except OperationError as error:  # the run has ended meanwhile, say
+            display.note(error.message)
 
 
 async def _obey(interrupts: Interrupts, node: Node, run_id: str, display: Display) -> None:

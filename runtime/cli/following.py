@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from actors.run.events import RUN_EVENTS, ExportAppended, RunEnded
+from actors.run.events import RUN_EVENTS, ExportAppended, QuestionAsked, RunEnded
 from actors.run.views import delta, export_item
 from eventlog.filter import Filter
 from runtime.streams import stream_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from eventlog.log import EventLog
     from eventlog.record import Mark, Record
     from runtime.cli.display import Display
@@ -19,7 +21,13 @@ if TYPE_CHECKING:
 TICK: Final = 0.25  # seconds between two movements of the time that is shown
 
 
-async def follow_run(log: EventLog, run_id: str, after: str | Mark, display: Display) -> None:
+async def follow_run(
+    log: EventLog,
+    run_id: str,
+    after: str | Mark,
+    display: Display,
+    on_question: Callable[[QuestionAsked], None] = lambda _: None,
+) -> None:
     """Show all that happens to a run after a place, until its end."""
     follow = await log.follow(after, Filter(streams=frozenset({stream_of(run_id)})))
     async with trio.open_nursery() as nursery:
@@ -28,6 +36,8 @@ async def follow_run(log: EventLog, run_id: str, after: str | Mark, display: Dis
             batch = await follow.next_batch()
             for record in batch.records:
                 _show(record, run_id, log.cursor(record.mark), display)
+                if record.name == QuestionAsked.event_name:
+                    on_question(RUN_EVENTS.decode(record))
                 if record.name == RunEnded.event_name:
                     nursery.cancel_scope.cancel()
                     return

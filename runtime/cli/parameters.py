@@ -168,11 +168,16 @@ def parsed_args(words: tuple[str, ...], entry: Entry) -> dict[str, Any]:
 
 
 def _value(text: str, schema: dict[str, Any]) -> Any:  # noqa: ANN401 - any JSON value
+    value = typed(text)
+    is_text = schema.get("type") == "string" and not isinstance(value, str)
+    return text if is_text else value
+
+
+def typed(text: str) -> Any:  # noqa: ANN401 - any JSON value
+    """Give what was typed: JSON if it can be, else text."""
     import msgspec
 
     try:
-        value = msgspec.json.decode(text)
+        return msgspec.json.decode(text)
     except msgspec.DecodeError:
         return text
-    is_text = schema.get("type") == "string" and not isinstance(value, str)
-    return text if is_text else value

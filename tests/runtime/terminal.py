@@ -77,6 +77,7 @@ class Shell:
         process = subprocess.Popen(
             [str(COMMAND), *words],
             env=self.environment(PYTHONUNBUFFERED="1", **more),
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -87,8 +88,8 @@ class Shell:
             process.kill()
             process.communicate()
 
-    def on_a_terminal(self, *words: str, columns: int = 80, **more: str) -> str:
-        """Run a command on a terminal; give all that it wrote."""
+    def on_a_terminal(self, *words: str, columns: int = 80, typed: str = "", **more: str) -> str:
+        """Run a command on a terminal and type something; give all that it wrote."""
         ours, theirs = pty.openpty()
         process = subprocess.Popen(
             [str(COMMAND), *words],
@@ -98,6 +99,7 @@ class Shell:
             stderr=theirs,
         )
         os.close(theirs)
+        os.write(ours, typed.encode())
         written = b""
         try:
             while piece := os.read(ours, 4096):

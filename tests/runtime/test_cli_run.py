@@ -69,6 +69,17 @@ def test_a_terminal_gets_a_bar(shell: Shell) -> None:
     assert written.count("\x1b[?25h") == 1, "the cursor is shown again"
 
 
+def test_a_question_is_answered_on_the_terminal(shell: Shell) -> None:
+    """What is typed is the answer; where nobody can type, that is said."""
+    written = shell.on_a_terminal("run", "demo.ask", typed="[1, 2]\n")
+    assert "The run asks: Shall I go on?" in written
+    assert "json  [1,2]" in written
+    with shell.process("run", "demo.ask") as process:
+        wait_for_line(process, lambda line: "nobody to answer it here" in line)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 3
+
+
 def test_programs_get_json_lines_in_order(shell: Shell) -> None:
     """The record, changes, items, the record at the end; each with the cursor to go on from."""
     lines = shell.json_lines("run", "demo.count", "--arg", "to=10", "--arg", "delay=0")
