@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from actors.run.history import History
     from eventlog.append import StreamWrite
     from eventlog.env import Env
+    from runtime.blobs import BlobStore
     from runtime.host import HostLimits
     from runtime.plugin import Entry
 
@@ -47,6 +48,7 @@ class Desk(Protocol):
     env: Env
     limits: HostLimits
     threads: trio.CapacityLimiter
+    blobs: BlobStore
 
     async def ask(
         self, run_id: str, command: RunCommand, *, also: Sequence[StreamWrite] = ()
@@ -88,6 +90,8 @@ class Execution:
         self._entry = entry
         self._started_at = self.run.started_at or 0
         self.outbox = Outbox(history, self._started_at, progress_items=desk.limits.progress_items)
+        self.blobs = desk.blobs
+        self.inline_limit = desk.limits.inline_limit
         self._work = trio.CancelScope()
         self._handing_over = trio.StrictFIFOLock()
         self.forced = trio.Event()  # nobody waits for the entry any more
@@ -330,6 +334,11 @@ class Execution:
             if delivered:
                 command = Deliver(epoch=self.epoch, outputs=delivered, at=now)
                 await self._say(lambda: self._ask(command))
+
+    async def settle(self) -> None:
+        """Return when all that waits is in the log; not even a cancelled entry goes on before."""
+        with trio.CancelScope(shield=True):
+            await self.hand_over()
 
     async def start_child(
         self, started: ChildStarted, plugin_id: str, entry_id: str, args: dict[str, Any]

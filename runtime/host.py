@@ -26,6 +26,7 @@ from actors.run.views import item_number
 from eventlog.append import StreamWrite
 from eventlog.errors import LogClosed, Unavailable
 from eventlog.record import Metadata
+from runtime.blobs import BlobStore
 from runtime.execution import Execution
 from runtime.process.pool import Pool
 from runtime.registry import IDLE, Registry
@@ -60,6 +61,7 @@ class HostLimits:
     idle: float = IDLE  # after which an actor that nobody asks is let go
     timeout: float | None = None  # the longest that any run may ask for
     progress_items: bool = False  # whether progress is exported as well, for people who read along
+    inline_limit: int = 64 << 10  # bytes that an item may hold itself; more become a blob
 
 
 @dataclass(eq=False, slots=True)
@@ -85,10 +87,12 @@ class Host:
         plugins: Mapping[str, Plugin],
         *,
         limits: HostLimits | None = None,
+        blobs: BlobStore | None = None,
     ) -> None:
         """Nothing runs before ``run``."""
         self.env = env
         self.log = log
+        self.blobs = blobs or BlobStore(env)
         self.plugins = plugins
         self.limits = limits or HostLimits()
         self.name = str(env.new_id())

@@ -22,17 +22,20 @@ from runtime.host import Host, HostLimits
 from runtime.operations import Operations, operations_of
 from runtime.plugins import Plugins
 from runtime.recovery import recover
+from runtime.references import References
 from runtime.runs import Runs
+from runtime.uploads import Blobs
 from runtime.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from eventlog.log import EventLog
+    from runtime.blobs import BlobStore
     from runtime.directory import Directory
     from runtime.plugin import Plugin
 
-OPERATIONS = operations_of(Runs, Plugins, Channels)
+OPERATIONS = operations_of(Runs, Plugins, Channels, Blobs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,7 @@ class Node:
     catalogue: Catalogue
     runs: Runs
     channels: Channels
+    blobs: Blobs
     operations: Operations
 
 
@@ -54,10 +58,16 @@ async def open_node(
     *,
     limits: HostLimits | None = None,
     claim_window: int = CLAIM_WINDOW,
+    blobs: BlobStore | None = None,
+    references: References | None = None,
 ) -> AsyncIterator[Node]:
-    """Take up what an earlier process left, and work for the length of a block."""
+    """Take up what an earlier process left, and work for the length of a block.
+
+    Blobs are kept in memory, and the references to them too, unless stated.
+    """
     async with trio.open_nursery() as nursery:
-        host = Host(log.env, log, plugins, limits=limits)
+        host = Host(log.env, log, plugins, limits=limits, blobs=blobs)
+        await host.blobs.clean_up()
         await nursery.start(host.run)
         if log.env.faults is None:  # in a simulation nothing blocks
             nursery.start_soon(Watchdog(log.env).run)
@@ -66,5 +76,8 @@ async def open_node(
         await recover(host, catalogue.open_runs)
         runs = Runs(host, catalogue, claim_window=claim_window)
         channels = Channels(host, catalogue)
-        yield Node(host, catalogue, runs, channels, Operations(runs, Plugins(host), channels))
+        service = Blobs(host, references or References())
+        nursery.start_soon(service.run)
+        operations = Operations(runs, Plugins(host), channels, service)
+        yield Node(host, catalogue, runs, channels, service, operations)
         nursery.cancel_scope.cancel()

@@ -52,15 +52,15 @@ def check_progress(progress: float) -> None:
         raise Invalid(f"progress is a number from 0.0 to 1.0, not {progress}")
 
 
-def inline_bytes(data: bytes | str) -> bytes:
+def inline_bytes(data: bytes | str, limit: int = MAX_BINARY) -> bytes:
     """Give the bytes that an item is to hold itself; text is base64."""
     if isinstance(data, str):
         try:
             data = b64decode(data, validate=True)
         except ValueError as error:
             raise Invalid(f"this is not base64: {error}") from error
-    if len(data) > MAX_BINARY:
-        raise TooLarge(len(data), MAX_BINARY)
+    if len(data) > limit:
+        raise TooLarge(len(data), limit)
     return data
 
 
