@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Iterable
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -13,7 +13,7 @@ from runtime.contract import PluginError
 from runtime.errors import OperationError, translated
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncGenerator, Iterator
 
     from runtime.blob import Blob
     from runtime.blobs import Draft
@@ -25,13 +25,14 @@ Arriving = Piece | Iterable[Piece] | AsyncIterable[Piece]
 async def take_in(draft: Draft, data: Arriving, limit: int) -> bytes | Blob:
     """Take in all that arrives: give the bytes if they are so few, else the blob they are now."""
     waiting = bytearray()
-    async for piece in _pieces(data):
-        if draft.size or len(waiting) + len(piece) > limit:
-            await draft.write(waiting)
-            await draft.write(piece)
-            waiting.clear()
-        else:
-            waiting += piece
+    async with aclosing(_pieces(data)) as pieces:
+        async for piece in pieces:
+            if draft.size or len(waiting) + len(piece) > limit:
+                await draft.write(waiting)
+                await draft.write(piece)
+                waiting.clear()
+            else:
+                waiting += piece
     return await draft.publish() if draft.size else bytes(waiting)
 
 
@@ -47,7 +48,7 @@ def told_to_plugins() -> Iterator[None]:
         ) from error
 
 
-async def _pieces(data: Any) -> AsyncIterator[memoryview]:  # noqa: ANN401 - as below
+async def _pieces(data: Any) -> AsyncGenerator[memoryview, None]:  # noqa: ANN401 - as below
     if isinstance(data, Piece):
         yield _bytes_of(data)
     elif isinstance(data, AsyncIterable):

@@ -200,10 +200,15 @@ class _Reader:
         old, new = call.named_paths
         if not self._is_ours(old) and not self._is_ours(new):
             return
-        if old not in self._live or (moved and old.parent != new.parent):
+        if old not in self._live:
             raise Unmodelled(call.name, str(old), str(new))
         node = self._live.pop(old) if moved else self._live[old]
-        yield self._name(new, node, was=old.name if moved else None)
+        if not moved or old.parent == new.parent:
+            yield self._name(new, node, was=old.name if moved else None)
+            return
+        # Two directories, each with its own sync: after a cut both names may be there, or neither.
+        yield self._name(new, node)
+        yield Name(self._live[old.parent], old.name, None)
 
     def _named(self, call: Call, *, made: bool) -> Iterator[Event]:
         (path,) = call.named_paths
