@@ -39,14 +39,6 @@ async def read(blobs: BlobStore, blob: Blob, *span: int) -> bytes:
 
 
 @pytest.fixture
-def env() -> SteadyEnv:
-    """A process in virtual time whose threads take little of it."""
-    env = SteadyEnv()
-    env.delay = 0.001
-    return env
-
-
-@pytest.fixture
 def blobs(env: SteadyEnv, tmp_path: Path) -> BlobStore:
     """Blobs on disk."""
     return BlobStore(env, FileDepot(tmp_path))

@@ -21,14 +21,6 @@ from tests.runtime.service import refused
 from tests.runtime.test_blobs import HOUR, SCOPE, put, read
 
 
-@pytest.fixture
-def env() -> SteadyEnv:
-    """A process in virtual time whose threads take little of it."""
-    env = SteadyEnv()
-    env.delay = 0.001
-    return env
-
-
 class Logs:
     """What a log would name."""
 
