@@ -150,27 +150,31 @@ class BlobStore:
         now = self.env.now()
         if await self.call(self._depot.renew, blob, size, now):
             return
-        used = await self.used_by(blob.scope)
-        await self._measured()
-        await self.call(file.publish, blob, now)
+        used, total = await self.used_by(blob.scope), await self._measured()
+        if used + size > self.limits.scope_quota:
+            raise _no_room("this session or run has", self.limits.scope_quota)
+        if total + size > self.limits.quota:
+            raise _no_room("all together have", self.limits.quota)
+        self._count(size)
+        try:
+            await self.call(file.publish, blob, now)
+        except BaseException:
+            self._count(-size)
+            raise
         self._sizes[blob.scope] = used + size
-        self._total = (self._total or 0) + size
 
     # Quota
 
-    async def check_room(self, scope: str, more: int, of_draft: int) -> None:
-        """Refuse bytes for which there is no room, in the scope or in all."""
-        total = await self._measured()
-        if total + self.drafted + more > self.limits.quota:
-            raise OperationError(
-                "QUOTA_EXCEEDED", "blobs have no more room here", quota=self.limits.quota
-            )
-        if await self.used_by(scope) + of_draft + more > self.limits.scope_quota:
-            raise OperationError(
-                "QUOTA_EXCEEDED",
-                "this session or run has no more room for blobs",
-                quota=self.limits.scope_quota,
-            )
+    def check_draft(self, size: int, more: int) -> None:
+        """Refuse bytes that cannot become a blob, whatever else is stored.
+
+        Those that are stored already are written again, after a crash for example, and must not be
+        refused for that: whether there is room for a blob is known when its hash is.
+        """
+        if size + more > self.limits.scope_quota:
+            raise _no_room("this session or run has", self.limits.scope_quota)
+        if self.drafted + more > self.limits.quota:
+            raise _no_room("all together have", self.limits.quota)
 
     async def used_by(self, scope: str) -> int:
         """Give how many bytes a scope has."""
@@ -188,6 +192,10 @@ class BlobStore:
             if self._total is None:
                 self._total = await self.call(_size_of_all, self._depot)
             return self._total
+
+    def _count(self, size: int) -> None:
+        """Take note of bytes that come, or go (less than none)."""
+        self._total = (self._total or 0) + size
 
     # Reading
 
@@ -234,7 +242,7 @@ class BlobStore:
                 await self.call(self._depot.remove, stored.blob)
                 blobs, size = blobs + 1, size + stored.size
                 self._sizes.pop(scope, None)
-                self._total = (self._total or 0) - stored.size
+                self._count(-stored.size)
             return Collected(blobs, size)
 
 
@@ -271,7 +279,7 @@ class Draft:
 
     async def _flush(self) -> None:
         piece = bytes(self._waiting)
-        await self._store.check_room(self._scope, len(piece), self._flushed)
+        self._store.check_draft(self._flushed, len(piece))
         self._flushed += len(piece)
         self._store.drafted += len(piece)
         await self._store.call((await self._open()).write, piece)
@@ -350,6 +358,11 @@ def not_found(blob: Blob) -> OperationError:
 def damaged(blob: Blob) -> OperationError:
     """Say that a blob is not what it was."""
     return OperationError("BLOB_DAMAGED", "the blob is not what was stored", sha256=blob.sha256)
+
+
+def _no_room(who: str, quota: int) -> OperationError:
+    message = f"blobs have no room: {who} at most {quota} bytes"
+    return OperationError("QUOTA_EXCEEDED", message, quota=quota)
 
 
 def _size_of(depot: Depot, scope: str) -> int:

@@ -8,6 +8,7 @@ nothing.
 
 from __future__ import annotations
 
+import logging
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,7 +18,7 @@ import trio
 
 from actors.run.status import Status
 from actors.run.views import seconds
-from eventlog.errors import LogClosed, Unavailable
+from eventlog.errors import LogClosed
 from runtime.answers import BlobAnswer, BlobPiece, CollectionAnswer, UploadAnswer
 from runtime.blob import Blob, scope_of
 from runtime.blobs import Draft
@@ -42,6 +43,7 @@ MAX_UPLOADS: Final = 256  # open ones; each may have a file open
 COLLECT_EVERY: Final = 3600.0  # seconds
 _NANOSECONDS: Final = 1_000_000_000
 _ACTIVE: Final = frozenset({Status.RUNNING, Status.CANCEL_REQUESTED})
+_log = logging.getLogger("perdure.blobs")
 
 
 @dataclass(eq=False, slots=True)
@@ -83,13 +85,13 @@ class Blobs:
         """Remove now and then what nobody needs any more."""
         while True:
             await self._env.sleep(COLLECT_EVERY)
-            await self._drop_expired()
             try:
+                await self._drop_expired()
                 await self._store.collect(partial(named_by, self._log, self._references))
-            except Unavailable:
-                continue  # the next time will do
             except LogClosed:
                 return
+            except Exception:  # noqa: BLE001 - the edge of a task: nothing else depends on it
+                _log.exception("blobs cannot be collected now; the next time may do")
 
     # Uploads
 

@@ -205,6 +205,8 @@ async def test_a_scope_has_a_quota(autojump_clock: MockClock, env: SteadyEnv) ->
     await put(blobs, bytes(60))
     await put(blobs, b"x" * 40)
     await refused("QUOTA_EXCEEDED", lambda: put(blobs, b"y"))
+    await refused("QUOTA_EXCEEDED", lambda: put(blobs, bytes(101), "0192-other"))
+    await put(blobs, bytes(60))  # as an entry does that is called again
     await put(blobs, bytes(60), "0192-other")
     assert blobs.drafted == 0
 
@@ -220,7 +222,7 @@ async def test_all_blobs_have_a_quota(
         await one.write(b"1" * CHUNK)
         async with blobs.draft("0192-two") as two:
             await two.write(b"2" * CHUNK)
-            await refused("QUOTA_EXCEEDED", lambda: two.write(b"3" * CHUNK))
+            await refused("QUOTA_EXCEEDED", lambda: two.write(b"3" * 2 * CHUNK))
         await one.write(b"4" * CHUNK)
         await one.publish()
     await refused("QUOTA_EXCEEDED", lambda: put(blobs, b"5"))

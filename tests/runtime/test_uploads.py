@@ -215,3 +215,22 @@ async def test_an_upload_that_an_event_names_is_kept(autojump_clock: MockClock) 
         assert (await u.read(kept["sha256"]))["data"] == DATA
         (item,) = await items(u.s, u.run_id)
         assert item["binary_url"] == kept["binary_url"]
+
+
+async def test_a_collection_that_fails_hurts_nobody(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is logged, and the next one does what was left."""
+    async with uploading(grace=1) as u:
+        digest = (await u.send(await u.begin()))["sha256"]
+
+        def scopes(_: MemoryDepot) -> list[str]:
+            raise PermissionError("not yours")
+
+        with monkeypatch.context() as failing:
+            failing.setattr(MemoryDepot, "scopes", scopes)
+            await trio.sleep(COLLECT_EVERY + 100)
+        assert "blobs cannot be collected now" in caplog.text
+        assert (await u.read(digest))["data"] == DATA
+        await trio.sleep(COLLECT_EVERY + 100)
+        await refused("BLOB_NOT_FOUND", lambda: u.read(digest))
