@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from hashlib import sha256
 from typing import Any, ClassVar, Final
+from urllib.parse import quote
 
 from msgspec import Struct
 
@@ -37,7 +38,8 @@ class ClaimMade(Struct, frozen=True, kw_only=True):
 
 def claim_stream(tenant: str, principal: str, operation: str, key: str) -> str:
     """Name the stream of a key. Keys of different people never meet."""
-    return f"claim/{tenant}/{principal}/{operation}/{sha256(key.encode()).hexdigest()}"
+    whose = f"{quote(tenant, safe='')}/{quote(principal, safe='')}"
+    return f"claim/{whose}/{operation}/{sha256(key.encode()).hexdigest()}"
 
 
 def request_hash(request: dict[str, Any]) -> str:

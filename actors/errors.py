@@ -7,9 +7,12 @@ Refusal
 ├── Fenced             an execution that is no longer the one in charge; it must stop
 ├── NoSuchQuestion     the caller's fault: nothing of that name waits for an answer
 └── AnsweredOtherwise  somebody else's answer came first
+Crowded                nobody's fault: too many wait for one actor; try again
 NoSuchActor            there is no such stream
 Crashed                our fault: the rules themselves failed
 """
+
+from eventlog.errors import Overloaded
 
 
 class Refusal(Exception):
@@ -66,6 +69,15 @@ class AnsweredOtherwise(Refusal):
         """Name the question."""
         super().__init__(f"question {question_id!r} has another answer already")
         self.question_id = question_id
+
+
+class Crowded(Overloaded):
+    """Too many wait for one actor. Nobody's fault; try again."""
+
+    def __init__(self, waiting: int) -> None:
+        """Say how many."""
+        super().__init__(waiting)
+        self.args = (f"{waiting} asks wait for this actor already",)
 
 
 class NoSuchActor(Exception):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from actors.decider import Decider
-    from eventlog.log import Page
+    from eventlog.reading import Page
     from eventlog.record import Mark, Record
 
 State = TypeVar("State")

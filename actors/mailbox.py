@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 import trio
 
-from actors.errors import Crashed, NoSuchActor, Refusal
+from actors.errors import Crashed, Crowded, NoSuchActor, Refusal
 from actors.folded import Folded
 from actors.folding import Streams, fold_rest, fold_stream
 from eventlog.append import Append, StreamWrite
@@ -30,9 +30,9 @@ from eventlog.errors import (
     CodecError,
     Conflict,
     EventLogError,
+    InvalidAppend,
     LogClosed,
     OutcomeUnknown,
-    Overloaded,
 )
 from eventlog.record import encoded_metadata
 
@@ -185,7 +185,7 @@ class Actor(Generic[State, Command, Event]):
         if self._mail is None:
             self._mail = deque()
         if len(self._mail) >= MAX_MAIL:
-            raise Overloaded(len(self._mail))
+            raise Crowded(len(self._mail))
         ask.answered = trio.Event()
         self._mail.append(ask)
         try:
@@ -269,6 +269,12 @@ class Actor(Generic[State, Command, Event]):
                 if last_try:
                     raise
                 await self._after_conflict(asks, conflict)
+            except InvalidAppend:
+                if len(asks) == 1:
+                    raise
+                for ask in asks:  # each fits; all of them together do not
+                    await self._handle([ask])
+                return
             else:
                 return
 
@@ -294,7 +300,7 @@ class Actor(Generic[State, Command, Event]):
                 continue
             try:
                 state = self._decide(state, ask, events)
-            except (Refusal, CodecError) as refusal:
+            except (Refusal, CodecError, InvalidAppend) as refusal:
                 decided.append((ask, refusal))  # its cause may be in this very append
             except Exception as error:  # noqa: BLE001 - a bug in the rules hurts only its command
                 ask.settle(Crashed(f"{type(ask.command).__name__} broke {self.stream}: {error!r}"))
@@ -336,6 +342,8 @@ class Actor(Generic[State, Command, Event]):
                 )
             )
             state = after
+        if mine:
+            Append([StreamWrite(self.stream, 0, mine), *ask.also])  # refused alone if it must be
         events.extend(mine)
         return state
 

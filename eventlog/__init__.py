@@ -34,6 +34,7 @@ from eventlog.errors import WrongExpectedVersion as WrongExpectedVersion
 from eventlog.filter import EVERYTHING as EVERYTHING
 from eventlog.filter import Filter as Filter
 from eventlog.memory import MemoryStore as MemoryStore
+from eventlog.reading import Page as Page
 from eventlog.record import START as START
 from eventlog.record import Mark as Mark
 from eventlog.record import Metadata as Metadata
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
     from eventlog.follow import Follow as Follow
     from eventlog.follow import FollowLimits as FollowLimits
     from eventlog.log import EventLog as EventLog
-    from eventlog.log import Page as Page
     from eventlog.log import open_log as open_log
     from eventlog.tail import TailLimits as TailLimits
     from eventlog.writer import WriterLimits as WriterLimits
@@ -71,7 +71,6 @@ _ON_TRIO = {
     "Follow": "eventlog.follow",
     "FollowLimits": "eventlog.follow",
     "EventLog": "eventlog.log",
-    "Page": "eventlog.log",
     "open_log": "eventlog.log",
     "TailLimits": "eventlog.tail",
     "WriterLimits": "eventlog.writer",

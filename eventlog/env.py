@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 import random
 import socket
-import time
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from uuid import UUID
 
 import trio
+
+from eventlog import clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -133,7 +134,7 @@ class RealEnv:
 
     def now(self) -> int:
         """Wall time in UTC nanoseconds."""
-        return time.time_ns()
+        return clock.wall()
 
     def monotonic(self) -> float:
         """Seconds on the clock of the event loop."""

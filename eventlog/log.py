@@ -12,16 +12,17 @@ calls in threads of their own. ``open_log`` runs one:
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
 
-from eventlog.cursor import check_of, format_cursor, parse_cursor
+from eventlog.cursor import check_of
 from eventlog.env import FaultPoint
-from eventlog.errors import InvalidCursor, LogClosed, Unavailable
+from eventlog.errors import LogClosed, Unavailable
 from eventlog.filter import EVERYTHING, Filter
 from eventlog.follow import Follow, FollowLimits
-from eventlog.record import START, Mark, Record
+from eventlog.reading import Page, Reading, matching
+from eventlog.record import START, Mark
 from eventlog.snapshots import MemorySnapshots, Snapshot, Snapshots
 from eventlog.store import PAGE_RECORDS, Bounds, StoredPage
 from eventlog.tail import Tail, TailLimits
@@ -43,15 +44,6 @@ READER_THREADS: Final = 4  # reads are short pages; more threads than cores woul
 POLL_INTERVAL: Final = 0.05  # how often a reading process looks for the writer's commits
 
 
-class Page(NamedTuple):
-    """Records, whether more of them exist, and the place up to which this answer is true."""
-
-    records: Sequence[Record]
-    more: bool
-    mark: Mark
-    cursor: str
-
-
 class EventLog:
     """One log, as its writer or reading beside it."""
 
@@ -69,7 +61,7 @@ class EventLog:
         self.store = store
         self.tail = Tail(store.head(), tail_limits)
         self.writer = Writer(env, store, self.tail, writer_limits)
-        self._snapshots = snapshots or MemorySnapshots()
+        self._reading = Reading(store, snapshots or MemorySnapshots())
         self._tail_records = (tail_limits or TailLimits()).records
         self._readers = trio.CapacityLimiter(READER_THREADS)
         self._closed: str | None = None
@@ -128,24 +120,15 @@ class EventLog:
 
     def cursor(self, mark: Mark) -> str:
         """Give the cursor for a place in this log."""
-        return format_cursor(self.generation, mark)
+        return self._reading.cursor(mark)
 
     async def resolve(self, cursor: str) -> Mark:
         """Find the place that a cursor names, or raise InvalidCursor."""
-        wanted = parse_cursor(cursor)
-        if wanted.generation != self.generation:
-            raise InvalidCursor("it belongs to another log, or to this one before a restore")
-        if wanted.position == 0:
-            mark: Mark | None = START
-        else:
-            mark = self.tail.find(wanted.position)
-            if mark is None:
-                mark = await self.in_thread(self.store.mark_at, wanted.position)
+        wanted = self._reading.parsed(cursor)
+        mark = self.tail.find(wanted.position)
         if mark is None:
-            raise InvalidCursor("there is no such position in this log")
-        if check_of(mark.event_id) != wanted.check:
-            raise InvalidCursor("it does not match the record at its position")
-        return mark
+            mark = await self.in_thread(self._reading.mark_of, wanted)
+        return matching(wanted, mark)
 
     async def mark_before(self, instant: int) -> Mark:
         """Find the last record committed at or before a UTC nanosecond: the log as it was then."""
@@ -157,31 +140,23 @@ class EventLog:
         self, *, after: int = 0, at: Mark | None = None, limit: int = PAGE_RECORDS
     ) -> Page:
         """Read records after a position, as the log was at a place."""
-        bounds = _bounds(at, limit)
-        return self._page(await self.in_thread(self.store.read_all, after, bounds), at)
+        return await self.in_thread(self._reading.read_all, after, at, limit)
 
     async def read_scope(
         self, scope: str, *, after: int = 0, at: Mark | None = None, limit: int = PAGE_RECORDS
     ) -> Page:
         """Read a scope's records after a position, as the log was at a place."""
-        bounds = _bounds(at, limit)
-        return self._page(await self.in_thread(self.store.read_scope, scope, after, bounds), at)
+        return await self.in_thread(self._reading.read_scope, scope, after, at, limit)
 
     async def read_stream(
         self, stream: str, *, after: int = 0, at: Mark | None = None, limit: int = PAGE_RECORDS
     ) -> Page:
         """Read a stream's records after a version, as the log was at a place."""
-        bounds = _bounds(at, limit)
-        return self._page(await self.in_thread(self.store.read_stream, stream, after, bounds), at)
+        return await self.in_thread(self._reading.read_stream, stream, after, at, limit)
 
     async def read_streams(self, streams: Sequence[str], *, limit: int) -> list[Page]:
         """Read the first few records of each of several streams, all in one go."""
-        bounds = _bounds(None, limit)
-
-        def read() -> list[StoredPage]:
-            return [self.store.read_stream(stream, 0, bounds) for stream in streams]
-
-        return [self._page(page, None) for page in await self.in_thread(read)]
+        return await self.in_thread(self._reading.read_streams, streams, limit)
 
     async def read_where(self, where: Filter, after: int, bounds: Bounds) -> StoredPage:
         """Read a page by the index that suits a filter. The filter is not applied."""
@@ -216,7 +191,7 @@ class EventLog:
             check=check_of(event_id),
             state=state,
         )
-        await self.in_thread(self._snapshots.save, snapshot)
+        await self.in_thread(self._reading.snapshots.save, snapshot)
 
     async def read_from_snapshot(
         self, stream: str, fold: str, *, at: Mark | None = None
@@ -226,20 +201,7 @@ class EventLog:
         With a snapshot's state, the first record of the page is the one that the state ends with.
         Without one (None) the page is the stream's first.
         """
-        state, page = await self.in_thread(self._read_from_snapshot, stream, fold, at)
-        return state, self._page(page, at)
-
-    def _read_from_snapshot(
-        self, stream: str, fold: str, at: Mark | None
-    ) -> tuple[bytes | None, StoredPage]:
-        upto = None if at is None else self.store.version_at(stream, at.position)
-        bounds = _bounds(at, PAGE_RECORDS)
-        found = self._snapshots.newest(stream, fold, self.generation, upto)
-        if found is not None:
-            page = self.store.read_stream(stream, found.version - 1, bounds)
-            if page.records and check_of(page.records[0].event_id) == found.check:
-                return found.state, page
-        return None, self.store.read_stream(stream, 0, bounds)
+        return await self.in_thread(self._reading.read_from_snapshot, stream, fold, at)
 
     # Inside
 
@@ -254,13 +216,6 @@ class EventLog:
 
     def _read_stream_after(self, stream: str, position: int, bounds: Bounds) -> StoredPage:
         return self.store.read_stream(stream, self.store.version_at(stream, position), bounds)
-
-    def _page(self, page: StoredPage, at: Mark | None) -> Page:
-        if page.more:
-            mark = page.records[-1].mark
-        else:
-            mark = page.head if at is None else min(page.head, at)
-        return Page(page.records, page.more, mark, self.cursor(mark))
 
     async def _poll(self) -> None:
         """Beside the writer: bring its commits into the tail while somebody waits for them."""
@@ -304,9 +259,3 @@ async def open_log(
             log.writer.finish()
         else:
             nursery.cancel_scope.cancel()
-
-
-def _bounds(at: Mark | None, limit: int) -> Bounds:
-    if limit < 1:
-        raise ValueError(f"a page of {limit} records")
-    return Bounds(None if at is None else at.position, min(limit, PAGE_RECORDS))

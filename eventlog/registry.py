@@ -103,6 +103,16 @@ class EventRegistry:
             meta=metadata.encode() if isinstance(metadata, Metadata) else metadata,
         )
 
+    def check(self, event: Event) -> int:
+        """Raise CodecError unless an event can be stored and read again; give its size in bytes."""
+        try:
+            stored = msgspec.to_builtins(event, builtin_types=(bytes,))
+            msgspec.convert(stored, type(event))
+        except (TypeError, msgspec.ValidationError) as exc:
+            name = self._names[type(event)][0]
+            raise CodecError(f"a {name!r} event cannot hold this: {exc}") from exc
+        return len(cbor.encode(stored))
+
     def decode(self, record: Record) -> Event:
         """Give a record's event as an instance of its class, upcast to the newest shape."""
         cls = self._classes.get(record.name)

@@ -103,9 +103,12 @@ class SnapshotFile:
     (a full disk, say) is as good as an empty one.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Open the file, or make it."""
+    def __init__(self, path: Path, *, writable: bool = True) -> None:
+        """Open the file, or make it; if it is only to be read, leave it as it is."""
         self._lock = Lock()
+        if not writable:
+            self._database = _open_reader(path)
+            return
         try:
             self._database = _open(path)
         except sqlite3.DatabaseError as exc:
@@ -164,3 +167,12 @@ def _open(path: Path) -> sqlite3.Connection:
         database.close()
         raise
     return database
+
+
+def _open_reader(path: Path) -> sqlite3.Connection:
+    """Open a file beside whoever writes it; what cannot be opened is as good as empty."""
+    try:
+        uri = f"{path.absolute().as_uri()}?mode=ro"
+        return sqlite3.connect(uri, uri=True, check_same_thread=False)
+    except sqlite3.Error:
+        return sqlite3.connect(":memory:", check_same_thread=False)

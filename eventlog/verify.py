@@ -7,7 +7,7 @@ streams, scopes that never change, event ids that occur once, and that every rec
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from eventlog import cbor
 from eventlog.errors import CodecError, StoreFailed
@@ -16,11 +16,34 @@ from eventlog.store import PAGE_RECORDS, Bounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from typing import TypeVarTuple, Unpack
 
-    from eventlog.log import EventLog
+    from eventlog.record import Mark
     from eventlog.registry import EventRegistry
+    from eventlog.store import Store
+
+    Arguments = TypeVarTuple("Arguments")
 
 MAX_PROBLEMS: Final = 100
+Result = TypeVar("Result")
+
+
+class Verifiable(Protocol):
+    """What verification needs of a log."""
+
+    @property
+    def store(self) -> Store:
+        """What it is stored in."""
+
+    async def head(self) -> Mark:
+        """Give the place of the newest record."""
+
+    async def in_thread(
+        self,
+        fn: Callable[[Unpack[Arguments]], Result],
+        *args: *Arguments,
+    ) -> Result:
+        """Call a blocking function of the store."""
 
 
 @dataclass(slots=True)
@@ -46,7 +69,7 @@ class Report:
 
 
 async def verify(
-    log: EventLog,
+    log: Verifiable,
     *,
     registry: EventRegistry | None = None,
     progress: Callable[[int], None] = lambda _records: None,
@@ -67,7 +90,7 @@ async def verify(
 
 
 async def _verify_order(
-    log: EventLog,
+    log: Verifiable,
     upto: int,
     registry: EventRegistry | None,
     report: Report,
@@ -90,7 +113,7 @@ async def _verify_order(
         progress(report.records)
 
 
-async def _verify_streams(log: EventLog, upto: int, report: Report) -> None:
+async def _verify_streams(log: Verifiable, upto: int, report: Report) -> None:
     place, last = ("", 0), None
     while page := await log.in_thread(log.store.read_by_stream, place, PAGE_RECORDS):
         for record in page:

@@ -1,5 +1,6 @@
 """The one import of plugin authors and clients; knows nothing that is not promised to them."""
 
+from runtime.contract import FailedStep as FailedStep
 from runtime.contract import PluginError as PluginError
 from runtime.contract import Retry as Retry
 from runtime.contract import RunCancelled as RunCancelled

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import trio
-import trio.lowlevel
 from msgspec import Meta
 
 from perdure import PluginError, RunContext, entry, plugin
@@ -25,12 +23,13 @@ class Demo:
     @entry
     async def count(self, ctx: RunContext, to: Count = 10, delay: Seconds = 0.1) -> int:
         """Count, report progress, and export a line for each tenth."""
-        tenth = max(1, to // 10)
+        import trio
+
         for number in range(1, to + 1):
             ctx.run.check_cancelled()
             await trio.sleep(delay)
             ctx.run.progress(number / to, f"{number} of {to}")
-            if number % tenth == 0:
+            if number * 10 // to > (number - 1) * 10 // to:
                 await ctx.run.export_text(f"counted to {number}", key=f"at-{number}")
         return to
 
@@ -43,6 +42,7 @@ class Demo:
     @entry
     async def steps(self, ctx: RunContext, n: Count = 5, delay: Seconds = 1.0) -> list[int]:
         """Do durable steps: kill the process between two of them and start it again."""
+        import trio
 
         async def square(number: int) -> int:
             await trio.sleep(delay)
@@ -58,6 +58,8 @@ class Demo:
     @entry
     async def spam(self, ctx: RunContext, n: Count = 10_000) -> None:
         """Report and log as fast as possible; the log stays small."""
+        import trio.lowlevel
+
         for number in range(n):
             ctx.run.progress(number / n)
             ctx.run.log(f"line {number}")

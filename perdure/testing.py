@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from actors.run.events import RUN_EVENTS, Answered, QuestionAsked, StepRecorded
+from actors.run.events import (
+    RUN_EVENTS,
+    Answered,
+    ChildStarted,
+    QuestionAsked,
+    SleepBegun,
+    StepRecorded,
+)
 from actors.run.views import ExportItem, RunRecord
 from eventlog.errors import LogClosed
 from eventlog.filter import Filter
@@ -30,11 +37,11 @@ from eventlog.store import Bounds
 from runtime.blobs import BlobStore
 from runtime.depot import MemoryDepot
 from runtime.directory import Directory
-from runtime.host import stream_of
 from runtime.node import open_node
 from runtime.plugin import declared
 from runtime.principal import LOCAL
 from runtime.requests import AnswerRun, CreateRun, ExportRun, GetRun
+from runtime.streams import stream_of
 
 if TYPE_CHECKING:
     import random
@@ -43,8 +50,19 @@ if TYPE_CHECKING:
     from eventlog.record import Record
     from runtime.runs import Runs
 
+_STEPS: Final = frozenset(
+    event.event_name for event in (StepRecorded, SleepBegun, QuestionAsked, ChildStarted)
+)
 WEEK: Final = 7 * 24 * 3600.0
 _EVERYTHING: Final = Bounds(records=1 << 30, bytes=1 << 40)
+
+
+class UnansweredQuestion(AssertionError):
+    """The entry asks something that the test has no answer to."""
+
+    def __init__(self, step: str, question: object) -> None:
+        """Say which."""
+        super().__init__(f"{step} asks {question!r}: pass answers={{{step!r}: ...}}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +132,7 @@ class _Store(MemoryStore):
 
     def commit(self, records: Sequence[Record]) -> None:
         super().commit(records)
-        recorded = any(record.name == StepRecorded.event_name for record in records)
+        recorded = any(record.name in _STEPS for record in records)
         if self._crashes and recorded and self.env is not None:
             self.env.kill()
 
@@ -140,12 +158,20 @@ async def _live_once(script: _Script, store: _Store, env: SimEnv, life: int) -> 
                 ran.append(await _result(node.runs, run_id, life))
                 nursery.cancel_scope.cancel()
             process.cancel_scope.cancel()
+    except* UnansweredQuestion as unanswered:
+        raise _first_of(unanswered) from None
     except* (Dead, LogClosed):
         if not env.died.is_set():
             raise
     finally:
         directory.close()
     return ran[0] if ran and not env.died.is_set() else None
+
+
+def _first_of(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 async def _end_when_dead(env: SimEnv, scope: trio.CancelScope) -> None:
@@ -177,13 +203,12 @@ async def _answer_questions(script: _Script, log: EventLog, runs: Runs, run_id: 
             event = RUN_EVENTS.decode(record)
             if not isinstance(event, QuestionAsked) or event.question_id in answered:
                 continue
-            if event.step in script.answers:
-                answer = AnswerRun(
-                    run_id=run_id,
-                    question_id=event.question_id,
-                    answer=script.answers[event.step],
-                )
-                await runs.answer(LOCAL, answer)
+            if event.step not in script.answers:
+                raise UnansweredQuestion(event.step, event.question)
+            answer = AnswerRun(
+                run_id=run_id, question_id=event.question_id, answer=script.answers[event.step]
+            )
+            await runs.answer(LOCAL, answer)
 
 
 async def _result(runs: Runs, run_id: str, life: int) -> Ran:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NotRequired, TypedDict
 
-from actors.run.views import ExportItem, RunDelta, RunRecord
+from actors.run.views import ExportItem, LogLineView, RunDelta, RunRecord
 
 
 class RunAnswer(TypedDict):
@@ -68,6 +68,15 @@ class CollectionAnswer(TypedDict):
 
     blobs: int
     bytes: int
+    cursor: str
+
+
+class LogPage(TypedDict):
+    """Lines that a run has logged, and how many more were dropped among them."""
+
+    lines: list[LogLineView]
+    dropped: int
+    next_after: str | None
     cursor: str
 
 

@@ -6,6 +6,8 @@ when the question arrived.
 
 from __future__ import annotations
 
+import logging
+import sqlite3
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 LINGER: Final = 0.1  # seconds; what nobody asks for is taken in together
 CHANGES: Final = Filter(fields={"changed": frozenset({True})})
+_log = logging.getLogger("perdure.catalogue")
 EVERY_COMMIT: Final = FollowLimits(heartbeat=0)  # so that nobody waits for what does not concern us
 
 
@@ -36,12 +39,20 @@ class Catalogue:
         self._moved = trio.Event()
         self._wanted = trio.Event()
         self._waiting = 0
+        self._started = False
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Catch up with the log, say so, and go on following it."""
+        """Catch up with the log, say so, and go on following it. A damaged file is built anew."""
+        while True:
+            try:
+                await self._follow(task_status)
+            except sqlite3.DatabaseError:
+                _log.exception("the directory of runs is damaged; it is built anew")
+                await self._log.in_thread(self._directory.rebuild)
+
+    async def _follow(self, task_status: trio.TaskStatus[None]) -> None:
         self._reached = await self._place()
         follow = await self._log.follow(self._reached, CHANGES, EVERY_COMMIT)
-        started = False
         while True:
             batch = await follow.next_batch()
             if batch.records:
@@ -51,10 +62,10 @@ class Catalogue:
             self._reached = follow.mark
             self._moved.set()
             self._moved = trio.Event()
-            if batch.live and not started:
-                started = True
+            if batch.live and not self._started:
+                self._started = True
                 task_status.started()
-            if started:
+            if self._started:
                 await self._linger()
 
     async def _linger(self) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from actors.run.events import (
     RUN_EVENTS,
     Activated,
+    Answered,
     CancelRequested,
     ExportAppended,
     ProgressReported,
@@ -27,11 +28,11 @@ from eventlog.follow import FollowLimits
 from runtime.answers import Frame, LogRecord
 from runtime.directory import RunFilter
 from runtime.errors import OperationError, translated
-from runtime.host import stream_of
 from runtime.operations import operation
 from runtime.principal import Permission, Principal
 from runtime.reader import RunReader
 from runtime.requests import FollowLog
+from runtime.streams import stream_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,6 +51,7 @@ _CHANGES: Final = frozenset(
     for event in (
         RunCreated,
         Activated,
+        Answered,
         ProgressReported,
         StageChanged,
         CancelRequested,
@@ -66,7 +68,7 @@ class Channels:
         """Show what is in the host's log."""
         self._log = host.log
         self._catalogue = catalogue
-        self._reader = RunReader(host)
+        self._reader = RunReader(host.log, host.runs)
 
     @operation("log.follow", Permission.READ, "RUN_NOT_FOUND", "INVALID_CURSOR", frames=Frame)
     async def follow(self, principal: Principal, request: FollowLog) -> Following:
@@ -150,20 +152,19 @@ class _Listing:
     async def next_page(self) -> list[RunDelta]:
         if self._request.run_id is not None:
             self.more = False
-            return [await self._addition(self._request.run_id)]
+            return await self._additions([self._request.run_id])
         limit = self._request.limit
         found, _ = await self._catalogue.list(
             self._where, before=self._before, at=self._at, limit=limit
         )
-        page = [await self._addition(listed.run_id) for listed in found]
         if found:
             self._before = found[-1].position
         self.more = len(found) == limit
-        return page
+        return await self._additions([listed.run_id for listed in found])
 
-    async def _addition(self, run_id: str) -> RunDelta:
-        folded = await self._reader.at(self._principal, run_id, self._at)
-        return addition(folded.state, folded.commit_time)
+    async def _additions(self, run_ids: Sequence[str]) -> list[RunDelta]:
+        runs = await self._reader.all_at(self._principal, run_ids, self._at)
+        return [addition(folded.state, folded.commit_time) for folded in runs]
 
 
 def _filter(principal: Principal, request: FollowLog) -> Filter:

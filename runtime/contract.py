@@ -47,6 +47,10 @@ class PluginError(Exception):
         self.retriable = retriable
 
 
+class FailedStep(PluginError):
+    """A step has failed for good, now or before a crash. The cause, if it is known, is attached."""
+
+
 class StepError(Exception):
     """A durable step was used in a way that cannot be recorded. The message says what to do."""
 

@@ -18,8 +18,9 @@ from actors.run.events import RunCreated
 from eventlog.append import Append, StreamWrite
 from eventlog.errors import Conflict
 from eventlog.record import Metadata
+from runtime.entries import check_args
 from runtime.errors import OperationError
-from runtime.host import stream_of
+from runtime.streams import stream_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -52,8 +53,8 @@ class Creation:
 
     async def create(self, principal: Principal, request: CreateRun) -> Folded[Run]:
         """Accept a run, or find the one that the idempotency key stands for."""
-        entry = self._entry(request.plugin_id, request.entry_id)
-        _check_args(entry, request.args)
+        entry = self._host.entries.find(request.plugin_id, request.entry_id)
+        check_args(entry, request.args)
         created = self._new_run(principal, request, entry)
         if request.idempotency_key is None:
             return await self._append(created)
@@ -167,16 +168,10 @@ class Creation:
             task_id=request.task_id,
             trace_id=request.trace_id,
             idempotency_key=request.idempotency_key,
-            timeout=self._timeout(request, entry),
+            timeout=self._host.limits.timeout_of(
+                request.timeout if request.timeout is not None else entry.timeout
+            ),
         )
-
-    def _timeout(self, request: CreateRun, entry: Entry) -> float | None:
-        """Give the time that a run may take: what was asked for, up to what is allowed."""
-        asked = request.timeout if request.timeout is not None else entry.timeout
-        longest = self._host.limits.timeout
-        if asked is None or longest is None:
-            return asked if longest is None else longest
-        return min(asked, longest)
 
     async def retry(self, principal: Principal, parent: Run) -> Folded[Run]:
         """Create the next attempt of what has ended."""
@@ -217,18 +212,6 @@ class Creation:
             timeout=before.timeout,
         )
 
-    def _entry(self, plugin_id: str, entry_id: str) -> Entry:
-        plugin = self._host.plugins.get(plugin_id)
-        if plugin is None:
-            raise OperationError("PLUGIN_NOT_FOUND", f"no plugin {plugin_id!r} is loaded")
-        entry = plugin.entries.get(entry_id)
-        if entry is None:
-            known = ", ".join(sorted(plugin.entries))
-            raise OperationError(
-                "ENTRY_NOT_FOUND", f"plugin {plugin_id!r} has no entry {entry_id!r}, but {known}"
-            )
-        return entry
-
     @asynccontextmanager
     async def _queued(self, stream: str) -> AsyncIterator[None]:
         """Write a stream without an actor one caller at a time, so that nobody loses a race."""
@@ -239,10 +222,3 @@ class Creation:
         finally:
             if not lock.locked() and not lock.statistics().tasks_waiting:
                 self._queues.pop(stream, None)
-
-
-def _check_args(entry: Entry, args: dict[str, Any]) -> None:
-    try:
-        entry.check(args)
-    except ValueError as error:
-        raise OperationError("VALIDATION_ERROR", f"args: {error}") from error

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
+from actors.errors import Invalid
+from actors.run.core import INPUT_REQUIRED
 from actors.run.events import (
     ChildStarted,
     QuestionAsked,
@@ -18,25 +20,28 @@ from actors.run.events import (
     StepRecorded,
 )
 from actors.run.history import NOT_RECORDED
-from actors.run.output import inline_bytes
+from actors.run.output import checked_size, inline_bytes
 from actors.run.views import export_item_id, item_number
 from eventlog import cbor
 from eventlog.errors import CodecError
 from runtime.blob import BLOB_URL, blob_at, scope_of
-from runtime.contract import ONCE, PluginError, Retry, RunCancelled, StepError
+from runtime.contract import ONCE, FailedStep, PluginError, Retry, RunCancelled, StepError
 from runtime.ending import error_of
-from runtime.intake import take_in, told_to_plugins
+from runtime.errors import OperationError
+from runtime.intake import settle, take_in, told_to_plugins
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from actors.run.events import RunError
     from runtime.execution import Execution
     from runtime.intake import Arriving
 
 Result = TypeVar("Result")
+Outcome = TypeVar("Outcome", StepRecorded, SleepBegun, QuestionAsked)
 
-INPUT_REQUIRED: Final = "input_required"
 EXPORT_URL: Final = "perdure:export/"  # and the id of an item
+MAX_NAME: Final = 500  # characters of a step's name
 _NANOSECONDS: Final = 1_000_000_000
 
 
@@ -104,7 +109,7 @@ class CurrentRun:
         with told_to_plugins():
             async with self._execution.blobs.hold(blob):
                 item = await self._export("binary_url", url, description, more)
-                await self._execution.settle()
+                await settle(self._execution)
                 return item
 
     async def export_binary(
@@ -140,7 +145,7 @@ class CurrentRun:
                 about = {"size": draft.size, "sha256": content.sha256}
                 more["metadata"] = {**(metadata or {}), **about}
                 item = await self._export("binary_url", content.url, description, more)
-                await self._execution.settle()
+                await settle(self._execution)
                 return item
 
     async def export_json(self, value: Any, description: str | None = None, **more: Any) -> str:  # noqa: ANN401
@@ -241,7 +246,7 @@ class CurrentRun:
         if until is None:
             now = self._execution.now()
             until = now + round(seconds * _NANOSECONDS)
-            await self._execution.hand_over(SleepBegun(step=name, until=until, at=now))
+            await self._execution.hand_over(_storable(SleepBegun(step=name, until=until, at=now)))
         self._execution.reached(name)
         await self._execution.sleep_until(until)
 
@@ -251,9 +256,10 @@ class CurrentRun:
         question_id = self._execution.history.questions.get(name)
         if question_id is None:
             question_id, now = self._execution.new_id(), self._execution.now()
+            asked = QuestionAsked(step=name, question_id=question_id, question=question, at=now)
+            self._execution.outbox.drop_stage()
             await self._execution.hand_over(
-                QuestionAsked(step=name, question_id=question_id, question=question, at=now),
-                StageChanged(stage=INPUT_REQUIRED, message=None, at=now),
+                _storable(asked), StageChanged(stage=INPUT_REQUIRED, message=None, at=now)
             )
         self._execution.reached(name)
         return await self._execution.answer_to(question_id)
@@ -271,11 +277,16 @@ class CurrentRun:
         if child is None:
             child = self._execution.new_id()
             started = ChildStarted(step=name, child_run_id=child, at=self._execution.now())
-            await self._execution.start_child(started, plugin_id, entry_id, dict(args or {}))
+            try:
+                await self._execution.start_child(started, plugin_id, entry_id, dict(args or {}))
+            except OperationError as error:
+                raise PluginError(error.code, error.message, details=error.details) from error
         self._execution.reached(name)
         return child
 
     def _claim(self, name: str) -> str:
+        if not isinstance(name, str) or len(name) > MAX_NAME:
+            raise StepError(f"the name of a step is a text of at most {MAX_NAME} characters")
         if not name or name in self._names:
             raise StepError(
                 f"step {name!r} was used before in this run; every step needs a name of its own"
@@ -295,9 +306,7 @@ class CurrentRun:
         if failure is None:
             return 0
         if failure.retry_at is None:
-            raise PluginError(
-                failure.error.code, failure.error.message, retriable=failure.error.retriable
-            )
+            raise _failed_step(failure.error)
         await self._execution.sleep_until(failure.retry_at)
         return failure.tries
 
@@ -306,17 +315,31 @@ class CurrentRun:
             stored = cbor.encode(value)
         except CodecError as error:
             raise StepError(f"the result of step {name!r} cannot be recorded: {error}") from error
-        now = self._execution.now()
-        await self._execution.hand_over(StepRecorded(step=name, value=cbor.decode(stored), at=now))
+        recorded = StepRecorded(step=name, value=cbor.decode(stored), at=self._execution.now())
+        await self._execution.hand_over(_storable(recorded))
         return cast("Result", cbor.decode(stored))  # the same now as after a crash
 
     async def _record_failure(self, name: str, failed: int, error: Exception, retry: Retry) -> None:
         """Record a failed try; wait for the next one, or raise if there is none."""
         now, delay = self._execution.now(), retry.delay_after(failed)
         retry_at = None if delay is None else now + round(delay * _NANOSECONDS)
+        told = error_of(error)
         await self._execution.hand_over(
-            StepFailed(step=name, tries=failed, error=error_of(error), retry_at=retry_at, at=now)
+            StepFailed(step=name, tries=failed, error=told, retry_at=retry_at, at=now)
         )
         if retry_at is None:
-            raise error
+            raise _failed_step(told) from error  # the same now as after a crash
         await self._execution.sleep_until(retry_at)
+
+
+def _failed_step(error: RunError) -> FailedStep:
+    return FailedStep(error.code, error.message, details=error.details, retriable=error.retriable)
+
+
+def _storable(event: Outcome) -> Outcome:
+    """Refuse at the step what could not be recorded."""
+    try:
+        checked_size(event)
+    except Invalid as error:
+        raise StepError(f"step {event.step!r} cannot be recorded: {error}") from error
+    return event

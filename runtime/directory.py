@@ -11,6 +11,7 @@ it: what it lacks is folded into tables in memory that lie over those of the fil
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from actors.run.events import RUN_EVENTS, RunCreated
 from actors.run.status import TERMINAL
 from eventlog.cursor import check_of
+from eventlog.errors import CodecError
 from eventlog.record import START
 from eventlog.store import Bounds
 
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
     from eventlog.store import Store, StoredPage
 
 FORMAT: Final = 1
-MAX_PAGE: Final = 500
+_log = logging.getLogger("perdure.directory")
+MAX_PAGE: Final = 501  # the largest page, and one more that tells whether it is the last
 _OPEN: Final = (1 << 63) - 1  # an interval that has not ended
 
 _SCHEMA: Final = (
@@ -107,13 +110,22 @@ class Directory:
         """Open the file, or make it. A damaged or foreign one is started anew."""
         self._lock = Lock()
         self._new = ""  # the tables that are written
+        self._path = path
         try:
             self._database = _open(path)
-        except sqlite3.DatabaseError:
-            if isinstance(path, str):
+        except sqlite3.DatabaseError as error:
+            if not _is_damage(error):
                 raise
-            path.unlink(missing_ok=True)
-            self._database = _open(path)
+            self.rebuild()
+
+    def rebuild(self) -> None:
+        """Throw a damaged file away and begin with an empty one."""
+        if hasattr(self, "_database"):
+            self._database.close()
+        if not isinstance(self._path, str):
+            for part in ("", "-wal", "-shm"):
+                self._path.with_name(self._path.name + part).unlink(missing_ok=True)
+        self._database = _open(self._path)
 
     def close(self) -> None:
         """Close the file."""
@@ -140,13 +152,19 @@ class Directory:
     def take_in(self, records: Iterable[Record], generation: str, upto: Mark) -> None:
         """Take in records and move the place mark; delivered twice they change nothing."""
         with self._lock, self._database:
-            for record in records:
-                self._take_in(record)
+            self._take_in_all(records)
             self._database.execute("DELETE FROM place")
             self._database.execute(
                 "INSERT INTO place VALUES (?, ?, ?)",
                 (generation, upto.position, check_of(upto.event_id)),
             )
+
+    def _take_in_all(self, records: Iterable[Record]) -> None:
+        for record in records:
+            try:
+                self._take_in(record)
+            except CodecError:
+                _log.exception("record %d cannot be read; its run is not listed", record.position)
 
     def _take_in(self, record: Record) -> None:
         fields = record.metadata.fields
@@ -231,6 +249,18 @@ class Directory:
             rows = self._database.execute(statement, (after, limit)).fetchall()
         return [Listed(*row) for row in rows]
 
+    def beginning_with(self, text: str, tenant: str, limit: int) -> Sequence[str]:
+        """List ids of runs that begin with a text, in their order."""
+        statement = (
+            "SELECT run_id FROM runs WHERE run_id >= ? AND run_id < ? AND tenant = ?"
+            " ORDER BY run_id LIMIT ?"
+        )
+        with self._lock:
+            rows = self._database.execute(
+                statement, (text, text + chr(0x10FFFF), tenant, limit)
+            ).fetchall()
+        return [run_id for (run_id,) in rows]
+
     def dump(self) -> list[tuple[Any, ...]]:
         """Give all rows: two directories of one log are equal."""
         with self._lock:
@@ -261,8 +291,7 @@ class _Overlay(Directory):
 
     def lay_over(self, records: Iterable[Record]) -> None:
         """Take in records that the file does not have."""
-        for record in records:
-            self._take_in(record)
+        self._take_in_all(records)
 
 
 def read_directory(path: Path, store: Store) -> Directory:
@@ -294,6 +323,12 @@ def _pages(store: Store, position: int) -> Iterator[StoredPage]:
         if not page.more:
             return
         position = page.records[-1].position
+
+
+def _is_damage(error: sqlite3.DatabaseError) -> bool:
+    """Tell a file that is broken or not ours from one that is only busy."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is None or code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
 def _has_tables(database: sqlite3.Connection) -> bool:

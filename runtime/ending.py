@@ -8,13 +8,16 @@ from typing import Any, Final
 
 from actors.errors import Invalid
 from actors.run.events import RunError
+from actors.run.output import readable
 from actors.run.status import Outcome
 from eventlog import cbor
 from eventlog.errors import CodecError
 from runtime.contract import PluginError, RunCancelled
 from runtime.errors import translated
 
+MAX_CODE: Final = 200
 MAX_MESSAGE: Final = 2000
+MAX_DETAILS: Final = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,31 +59,37 @@ def error_of(error: BaseException) -> RunError:
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     if isinstance(error, PluginError):
-        return RunError(
-            code=error.code,
-            message=error.message,
-            details=error.details,
-            retriable=error.retriable,
-        )
+        return _sound(error.code, error.message, error.details, retriable=error.retriable)
     if isinstance(error, Invalid):
         refused = translated(error)
         return RunError(code=refused.code, message=refused.message)
     last = traceback.extract_tb(error.__traceback__)[-1:]
-    where = {"file": last[0].filename.rpartition("/")[2], "line": last[0].lineno} if last else {}
+    where = {"file": last[0].filename.rpartition("/")[2], "line": last[0].lineno} if last else None
+    return _sound("PLUGIN_ERROR", f"{type(error).__name__}: {error}", where)
+
+
+def _sound(code: object, message: object, details: object, *, retriable: bool = False) -> RunError:
+    """Make an error that can be stored, whatever a plugin has put into it."""
+    kept = details if isinstance(details, dict) else None
+    try:
+        if kept is not None and len(cbor.encode(kept)) > MAX_DETAILS:
+            kept = {"dropped": f"more than {MAX_DETAILS} bytes"}
+    except CodecError as error:
+        kept = {"dropped": str(error)}
     return RunError(
-        code="PLUGIN_ERROR",
-        message=f"{type(error).__name__}: {error}"[:MAX_MESSAGE],
-        details=where or None,
+        code=readable(str(code), "a code")[:MAX_CODE],
+        message=readable(str(message), "a message")[:MAX_MESSAGE],
+        details=kept,
+        retriable=bool(retriable),
     )
 
 
 def _envelope_error(error: Any) -> RunError:  # noqa: ANN401 - whatever a plugin put there
     if not isinstance(error, dict):
-        return RunError(code="PLUGIN_ERROR", message=str(error))
-    details = error.get("details")
-    return RunError(
-        code=str(error.get("code", "PLUGIN_ERROR")),
-        message=str(error.get("message", "")),
-        details=details if isinstance(details, dict) else None,
+        return _sound("PLUGIN_ERROR", error, None)
+    return _sound(
+        error.get("code", "PLUGIN_ERROR"),
+        error.get("message", ""),
+        error.get("details"),
         retriable=error.get("retriable") is True,
     )

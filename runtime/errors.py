@@ -44,6 +44,9 @@ ERRORS: Final = {
         409, retriable=False, meaning="the key stands for another request"
     ),
     "CONFLICT": ErrorKind(409, retriable=True, meaning="somebody else was faster; try again"),
+    "ALREADY_ANSWERED": ErrorKind(
+        409, retriable=False, meaning="the question has another answer already"
+    ),
     "PERMISSION_DENIED": ErrorKind(403, retriable=False, meaning="not yours to ask for"),
     "OVERLOADED": ErrorKind(503, retriable=True, meaning="too much is waiting; try again later"),
     "UNAVAILABLE": ErrorKind(
@@ -84,7 +87,7 @@ _FROM_BELOW: Final = (
     _Row(Invalid, "VALIDATION_ERROR"),
     _Row(NotNow, "RUN_NOT_RUNNING", ("status",)),
     _Row(NoSuchQuestion, "QUESTION_NOT_FOUND", ("question_id",)),
-    _Row(AnsweredOtherwise, "CONFLICT", ("question_id",)),
+    _Row(AnsweredOtherwise, "ALREADY_ANSWERED", ("question_id",)),
     _Row(NoSuchActor, "RUN_NOT_FOUND", (), "there is no such run"),
     _Row(InvalidCursor, "INVALID_CURSOR", ("reason",)),
     _Row(CodecError, "VALIDATION_ERROR"),

@@ -8,6 +8,7 @@ its last outputs and its outcome.
 from __future__ import annotations
 
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
     from eventlog.append import StreamWrite
     from eventlog.env import Env
     from runtime.blobs import BlobStore
-    from runtime.host import HostLimits
+    from runtime.children import Children
+    from runtime.limits import HostLimits
     from runtime.plugin import Entry
 
 FLUSH_AFTER: Final = 0.05  # seconds an output waits for company
@@ -49,6 +51,7 @@ class Desk(Protocol):
     limits: HostLimits
     threads: trio.CapacityLimiter
     blobs: BlobStore
+    children: Children
 
     async def ask(
         self, run_id: str, command: RunCommand, *, also: Sequence[StreamWrite] = ()
@@ -65,17 +68,6 @@ class Desk(Protocol):
 
     async def has_export(self, owner: Run, item_id: str) -> bool:
         """Tell whether an item exists and belongs to the same owner."""
-
-    async def start_child(
-        self,
-        parent: Run,
-        started: ChildStarted,
-        command: Deliver,
-        plugin_id: str,
-        entry_id: str,
-        args: dict[str, Any],
-    ) -> None:
-        """Create a child run in the same append as a delivery of its parent."""
 
 
 class Execution:
@@ -97,7 +89,8 @@ class Execution:
         self.forced = trio.Event()  # nobody waits for the entry any more
         self._changed = trio.Event()
         self._room = trio.Event()
-        self._helpers: list[trio.CancelScope] = []  # of a flush, an escalation, a deadline
+        self._item_came = trio.Event()
+        self._helpers: set[trio.CancelScope] = set()  # of a flush, an escalation, a deadline
         self._broken: Exception | None = None
         self._is_over = False
         self._flushing = False
@@ -115,8 +108,10 @@ class Execution:
             self._start(partial(self._give_up_at, self.run.deadline))
         ending = await self._call()
         self._is_over = True
-        for helper in self._helpers:
+        for helper in list(self._helpers):
             helper.cancel()
+        if trio.current_effective_deadline() == -inf and not self._draining:
+            return  # this host is going down: the next one goes on from here
         with trio.CancelScope(shield=True):
             await self._end(ending)
 
@@ -124,7 +119,7 @@ class Execution:
         """Start a task that ends with this execution; if it fails, the run does."""
         if not self._is_over:
             scope = trio.CancelScope()
-            self._helpers.append(scope)
+            self._helpers.add(scope)
             self._desk.start(partial(self._help, scope, helper))
 
     async def _help(self, scope: trio.CancelScope, helper: Callable[[], Awaitable[None]]) -> None:
@@ -134,30 +129,31 @@ class Execution:
             except Exception as error:  # noqa: BLE001 - the edge of a task: it ends its run only
                 self._broken = error
                 self._work.cancel()
+        self._helpers.discard(scope)
 
     async def _call(self) -> Ending:
         context = RunContext(CurrentRun(self))
         if self.run.deadline is not None:
             left = (self.run.deadline - self.now()) / _NANOSECONDS
             self._work.deadline = trio.current_time() + left
-        ending = SUCCESS
+        ending: Ending | None = None
         with self._work:
             try:
                 args = self._entry.check(self.run.created.args)
                 value = await self._desk.call(self, self._entry, context, args)
                 ending = self._value_returned(value)
-            except Exception as error:  # noqa: BLE001 - the edge of an entry: its failure is its end
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - the edge of an entry
                 ending = self._failed(error)
             except BaseExceptionGroup as group:
                 # An entry with several tasks can fail and be cancelled at once.
                 cancelled, rest = group.split(trio.Cancelled)
-                if not isinstance(rest, ExceptionGroup):
+                if rest is None or rest.split((Exception, SystemExit))[1] is not None:
                     raise
                 ending = self._failed(rest)
                 if cancelled is not None:
                     raise cancelled from None
-        if self._work.cancelled_caught:
-            return self._interrupted()
+        if ending is None or (self._work.cancel_called and ending is not SUCCESS):
+            return self._interrupted()  # what an entry that is stopped still says does not count
         return ending
 
     async def _end(self, ending: Ending) -> None:
@@ -195,7 +191,7 @@ class Execution:
             self.outbox.result((number,), self.now())
         return ending
 
-    def _failed(self, error: Exception) -> Ending:
+    def _failed(self, error: BaseException) -> Ending:
         if is_cancellation(error):
             return Ending(Outcome.CANCELED, canceled(self.cancel_reason))
         return Ending(Outcome.FAILED, error_of(error))
@@ -310,6 +306,8 @@ class Execution:
         if not self._flushing:
             self._flushing = True
             self._start(self._flush)
+        elif self.outbox.has_items:
+            self._item_came.set()
 
     async def has_export(self, item_id: str) -> bool:
         """Tell whether an item exists that this run may refer to."""
@@ -321,7 +319,6 @@ class Execution:
     async def room_for_exports(self) -> None:
         """Wait while too many exports are on their way."""
         while self.outbox.is_full:
-            self._room = trio.Event()
             self.something_waits()
             await self._room.wait()
 
@@ -331,25 +328,22 @@ class Execution:
             now = self.now()
             delivered = (*self.outbox.take(now), *outputs)
             self._room.set()
+            self._room = trio.Event()
             if delivered:
                 command = Deliver(epoch=self.epoch, outputs=delivered, at=now)
                 await self._say(lambda: self._ask(command))
-
-    async def settle(self) -> None:
-        """Return when all that waits is in the log; not even a cancelled entry goes on before."""
-        with trio.CancelScope(shield=True):
-            await self.hand_over()
 
     async def start_child(
         self, started: ChildStarted, plugin_id: str, entry_id: str, args: dict[str, Any]
     ) -> None:
         """Put the start of a child into the log, together with the child."""
+        self._desk.children.checked(plugin_id, entry_id, args)
         async with self._handing_over:
             now = self.now()
             outputs = (*self.outbox.take(now), started)
             command = Deliver(epoch=self.epoch, outputs=outputs, at=now)
             await self._say(
-                lambda: self._desk.start_child(
+                lambda: self._desk.children.start(
                     self.run, started, command, plugin_id, entry_id, args
                 )
             )
@@ -373,15 +367,19 @@ class Execution:
         return self.run.answers[question_id]
 
     async def _flush(self) -> None:
-        """Hand over what waits, a little later, until nothing waits."""
-        while True:
-            await self._desk.env.sleep(FLUSH_AFTER)
+        """Hand over what waits until nothing does: items soon, reports when their window opens."""
+        while (due := self.outbox.due(self.now())) is not None:
+            wait = max(FLUSH_AFTER, (due - self.now()) / _NANOSECONDS)
+            self._item_came = trio.Event()
+            if self.outbox.has_items:
+                await self._desk.env.sleep(FLUSH_AFTER)
+            else:
+                with trio.move_on_after(wait) as waiting:
+                    await self._item_came.wait()
+                if not waiting.cancelled_caught:
+                    continue
             await self.hand_over()
-            due = self.outbox.due(self.now())
-            if due is None:
-                self._flushing = False
-                return
-            await self._desk.env.sleep(max(0, due - self.now()) / _NANOSECONDS)
+        self._flushing = False
 
     async def _say(self, ask: Callable[[], Awaitable[None]]) -> None:
         """Say something as the execution in charge; when it is not heard any more, stop.

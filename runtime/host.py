@@ -17,51 +17,39 @@ import trio
 
 from actors.errors import Fenced, NoSuchActor, NotNow
 from actors.folded import Folded
-from actors.run.commands import Activate, Finish, Recover, RequestCancel
+from actors.run.commands import Activate, Finish, Recover
 from actors.run.core import RUN, Run
-from actors.run.events import RUN_EVENTS, RunCreated, RunError
+from actors.run.events import RUN_EVENTS, RunError
 from actors.run.history import History
-from actors.run.status import CancelMode, Outcome
+from actors.run.status import Outcome
 from actors.run.views import item_number
 from eventlog.append import StreamWrite
 from eventlog.errors import LogClosed, Unavailable
 from eventlog.record import Metadata
 from runtime.blobs import BlobStore
+from runtime.children import Children, takes_its_children_along
+from runtime.entries import Entries
 from runtime.execution import Execution
+from runtime.limits import HostLimits
 from runtime.process.pool import Pool
-from runtime.registry import IDLE, Registry
+from runtime.registry import Registry
+from runtime.streams import stream_of
 from runtime.threads import THREADS, call_in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from actors.run.commands import Deliver, RunCommand
-    from actors.run.events import ChildStarted, RunEvent
+    from actors.run.commands import RunCommand
+    from actors.run.events import RunCreated, RunEvent
     from eventlog.env import Env
     from eventlog.log import EventLog
     from eventlog.record import Record
     from runtime.contract import RunContext
     from runtime.plugin import Entry, Plugin
 
-CANCEL_GRACE: Final = 5.0  # seconds an entry gets to obey, and again after being interrupted
-SYNC_WAIT: Final = 30.0  # seconds that a caller who wants to wait for the end may wait
 BUSY_PAUSE: Final = 0.01  # seconds between two tries to ask a run that is asked too much
 MAX_HISTORIES: Final = 10_000
-DEFAULT_LIMIT: Final = 1000  # runs at once, on the whole host
 _log = logging.getLogger("perdure.host")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostLimits:
-    """How much runs at once, and how long things may take, in seconds."""
-
-    runs: int = DEFAULT_LIMIT
-    cancel_grace: float = CANCEL_GRACE
-    sync_wait: float = SYNC_WAIT
-    idle: float = IDLE  # after which an actor that nobody asks is let go
-    timeout: float | None = None  # the longest that any run may ask for
-    progress_items: bool = False  # whether progress is exported as well, for people who read along
-    inline_limit: int = 64 << 10  # bytes that an item may hold itself; more become a blob
 
 
 @dataclass(eq=False, slots=True)
@@ -70,11 +58,6 @@ class _End:
 
     came: trio.Event = field(default_factory=trio.Event)
     folded: Folded[Run] | None = None
-
-
-def stream_of(run_id: str) -> str:
-    """Name the stream of a run."""
-    return f"run/{run_id}"
 
 
 class Host:
@@ -93,8 +76,9 @@ class Host:
         self.env = env
         self.log = log
         self.blobs = blobs or BlobStore(env)
-        self.plugins = plugins
+        self.entries = Entries(plugins)
         self.limits = limits or HostLimits()
+        self.children = Children(self)
         self.name = str(env.new_id())
         self.runs: Registry[Run, RunCommand, RunEvent] = Registry(
             RUN, log=log, env=env, idle=self.limits.idle, on_change=self._changed
@@ -104,11 +88,21 @@ class Host:
         self._waiting: dict[str, deque[str]] = {}  # plugin -> run ids, as many as were accepted
         self._running: Counter[str] = Counter()
         self._executions: dict[str, Execution] = {}
+        self._starting: set[str] = set()  # activated, and about to be executed
         self._histories: dict[str, History] = {}  # of runs that wait; at most MAX_HISTORIES
         self._ends: dict[str, list[_End]] = {}  # one for each who waits for a run's end
         self._nursery: trio.Nursery | None = None
         self._one_less = trio.Event()
         self._draining = False
+
+    @property
+    def plugins(self) -> Mapping[str, Plugin]:
+        """The plugins whose runs are executed."""
+        return self.entries.plugins
+
+    @plugins.setter
+    def plugins(self, plugins: Mapping[str, Plugin]) -> None:
+        self.entries.plugins = plugins
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Execute what is dispatched, until cancelled."""
@@ -181,18 +175,26 @@ class Host:
         return self._running.total()
 
     def _start_ready(self) -> None:
-        """Start what waits, plugin by plugin, as far as the limits allow."""
+        """Start what waits, one of each plugin in turn, as far as the limits allow."""
         if self._nursery is None or self._draining:
             return
-        for plugin_id in list(self._waiting):
-            waiting = self._waiting[plugin_id]
-            plugin = self.plugins.get(plugin_id)
-            limit = plugin.limit if plugin is not None and plugin.limit else self.limits.runs
-            while waiting and self._running[plugin_id] < limit and self.running < self.limits.runs:
+        ready = [plugin_id for plugin_id in self._waiting if self._may_start(plugin_id)]
+        while ready and self.running < self.limits.runs:
+            for plugin_id in ready:
+                if self.running >= self.limits.runs:
+                    break
+                run_id = self._waiting[plugin_id].popleft()
                 self._running[plugin_id] += 1
-                self._nursery.start_soon(self._execute, waiting.popleft(), plugin_id)
-            if not waiting:
-                del self._waiting[plugin_id]
+                self._nursery.start_soon(self._execute, run_id, plugin_id)
+                self._waiting[plugin_id] = self._waiting.pop(plugin_id)  # to the end of the line
+            ready = [plugin_id for plugin_id in ready if self._may_start(plugin_id)]
+        for plugin_id in [each for each, waiting in self._waiting.items() if not waiting]:
+            del self._waiting[plugin_id]
+
+    def _may_start(self, plugin_id: str) -> bool:
+        plugin = self.plugins.get(plugin_id)
+        limit = plugin.limit if plugin is not None and plugin.limit else self.limits.runs
+        return bool(self._waiting[plugin_id]) and self._running[plugin_id] < limit
 
     # Executing
 
@@ -223,35 +225,54 @@ class Host:
             _log.warning("run %s is left as it is: %r", run_id, error)
 
     async def _activate_and_execute(self, run_id: str) -> None:
-        known = self.runs.peek(stream_of(run_id)) or await self.runs.look(stream_of(run_id))
-        run = known.state
-        plugin = self.plugins.get(run.created.plugin_id)
-        activate = Activate(
-            host=self.name,
-            epoch=run.epoch + 1,
-            plugin_version=plugin.version if plugin else "",
-            at=self.env.now(),
-        )
+        self._starting.add(run_id)
         try:
-            folded = await self.ask(run_id, activate)
-        except (NotNow, Fenced):
-            return  # canceled before its turn came, or taken up by somebody else
-        entry = self._entry(run)
-        if entry is None:
-            await self._not_ready(run_id, folded.state)
+            execution = await self._activate(run_id)
+            if execution is not None:
+                self._executions[run_id] = execution
+        finally:
+            self._starting.discard(run_id)
+            self._histories.pop(run_id, None)
+        if execution is None:
+            await self._end_if_asked(run_id)
             return
-        history = self._histories.pop(run_id, None)
-        if history is None and folded.state.epoch > 1:
-            history = await self._history(run_id)
-            folded = await self.runs.look(stream_of(run_id))
-        if folded.state.status.is_terminal or folded.state.epoch != activate.epoch:
-            return  # ended or taken over while its history was being read
-        execution = self._executions[run_id] = Execution(self, folded, entry, history or History())
         try:
             await execution.execute()
         finally:
             if self._executions.get(run_id) is execution:  # and not the one that took over
                 del self._executions[run_id]
+
+    async def _end_if_asked(self, run_id: str) -> None:
+        """End a run that was asked to end while it was being activated."""
+        known = self.runs.peek(stream_of(run_id)) or await self.runs.look(stream_of(run_id))
+        if known.state.cancel is not None and not known.state.status.is_terminal:
+            await self._end_without_executing(run_id)
+
+    async def _activate(self, run_id: str) -> Execution | None:
+        """Activate a run; give its execution, unless there is nothing to execute."""
+        known = self.runs.peek(stream_of(run_id)) or await self.runs.look(stream_of(run_id))
+        run = known.state
+        activate = Activate(
+            host=self.name,
+            epoch=run.epoch + 1,
+            plugin_version=self.entries.version_for(run),
+            at=self.env.now(),
+        )
+        try:
+            folded = await self.ask(run_id, activate)
+        except (NotNow, Fenced):
+            return None  # canceled before its turn came, or taken up by somebody else
+        entry = self.entries.of(run)
+        if entry is None:
+            await self._not_ready(run_id, folded.state)
+            return None
+        history = self._histories.get(run_id)
+        if history is None and folded.state.epoch > 1:
+            history = await self._history(run_id)
+            folded = await self.runs.look(stream_of(run_id))
+        if folded.state.status.is_terminal or folded.state.epoch != activate.epoch:
+            return None  # ended or taken over while its history was being read
+        return Execution(self, folded, entry, history or History())
 
     async def call(
         self, execution: Execution, entry: Entry, ctx: RunContext, args: dict[str, Any]
@@ -281,22 +302,6 @@ class Host:
             if not page.more:
                 return history
 
-    def _entry(self, run: Run) -> Entry | None:
-        plugin = self.plugins.get(run.created.plugin_id)
-        return plugin.entries.get(run.created.entry_id) if plugin is not None else None
-
-    def resumes(self, run: Run) -> bool:
-        """Tell whether a run's entry can be called again."""
-        entry = self._entry(run)
-        return entry is not None and entry.resumes
-
-    def is_compatible(self, run: Run) -> bool:
-        """Tell whether a run can go on with the plugin that is loaded."""
-        plugin = self.plugins.get(run.created.plugin_id)
-        return plugin is not None and (
-            run.plugin_version in {None, plugin.version} or run.plugin_version in plugin.compatible
-        )
-
     # Hearing
 
     def _changed(self, folded: Folded[Run]) -> None:
@@ -309,38 +314,22 @@ class Host:
             for end in self._ends.get(run.created.run_id, ()):
                 end.folded = folded
                 end.came.set()
-        if run.cancel is None or self._nursery is None:
+        if self._nursery is None:
             return
-        if run.children:
-            self._nursery.start_soon(self._cancel_children, run)
-        if execution is None and not run.status.is_terminal:
+        if run.children and takes_its_children_along(run):
+            self._nursery.start_soon(self.children.cancel, run)
+        is_nobodys = execution is None and run.created.run_id not in self._starting
+        if run.cancel is not None and is_nobodys and not run.status.is_terminal:
             self._nursery.start_soon(self._end_without_executing, run.created.run_id)
 
     async def _end_without_executing(self, run_id: str) -> None:
         """End a run that was taken up after a crash and asked to end before its turn came."""
-        with suppress(LogClosed):
+        try:
             await self.ask(run_id, Recover(resumes=True, compatible=True, at=self.env.now()))
-
-    async def _cancel_children(self, run: Run) -> None:
-        with suppress(LogClosed):
-            for child in run.children:
-                await self._cancel_child(child, run)
-
-    async def cancel_with_its_parent(self, child: Run, parent_id: str) -> Run:
-        """Cancel a child whose parent was canceled when there was no time left to tell it."""
-        parent = (await self.runs.look(stream_of(parent_id))).state
-        if parent.cancel is None:
-            return child
-        return await self._cancel_child(child.created.run_id, parent)
-
-    async def _cancel_child(self, child: str, parent: Run) -> Run:
-        request = RequestCancel(
-            by=self.name,
-            reason="its parent was canceled",
-            mode=parent.cancel_mode or CancelMode.COOPERATIVE,
-            at=self.env.now(),
-        )
-        return (await self.ask(child, request)).state
+        except LogClosed:
+            pass  # this host is going down; the next one sees to it
+        except Exception:  # noqa: BLE001 - the edge of a run: what breaks it touches no other
+            _log.exception("run %s could not be ended", run_id)
 
     async def has_export(self, owner: Run, item_id: str) -> bool:
         """Tell whether an item exists and belongs to the same owner."""
@@ -361,36 +350,6 @@ class Host:
         """Run a task beside the executions."""
         if self._nursery is not None:
             self._nursery.start_soon(task)
-
-    # Children
-
-    async def start_child(
-        self,
-        parent: Run,
-        started: ChildStarted,
-        command: Deliver,
-        plugin_id: str,
-        entry_id: str,
-        args: dict[str, Any],
-    ) -> None:
-        """Create a child run in the same append as a delivery of its parent."""
-        created = RunCreated(
-            run_id=started.child_run_id,
-            plugin_id=plugin_id,
-            entry_id=entry_id,
-            args=args,
-            tenant=parent.created.tenant,
-            principal=parent.created.principal,
-            root_run_id=started.child_run_id,
-            attempt=1,
-            at=started.at,
-            task_id=parent.created.task_id,
-            trace_id=parent.created.trace_id,
-            session_id=parent.created.session_id,
-            started_by=parent.created.run_id,
-        )
-        await self.ask(parent.created.run_id, command, also=[self.creation(created)])
-        self.dispatch(started.child_run_id, plugin_id)
 
     def accept(self, created: RunCreated, records: Sequence[Record]) -> Folded[Run]:
         """Take up a run that has just been written."""

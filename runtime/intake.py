@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from runtime.blob import Blob
     from runtime.blobs import Draft
+    from runtime.execution import Execution
 
 Piece = bytes | bytearray | memoryview
 Arriving = Piece | Iterable[Piece] | AsyncIterable[Piece]
@@ -34,6 +35,12 @@ async def take_in(draft: Draft, data: Arriving, limit: int) -> bytes | Blob:
             else:
                 waiting += piece
     return await draft.publish() if draft.size else bytes(waiting)
+
+
+async def settle(execution: Execution) -> None:
+    """Return when all that waits is in the log; not even a cancelled entry goes on before."""
+    with trio.CancelScope(shield=True):
+        await execution.hand_over()
 
 
 @contextmanager

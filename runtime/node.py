@@ -18,21 +18,22 @@ import trio
 from runtime.catalogue import Catalogue
 from runtime.channels import Channels
 from runtime.creation import CLAIM_WINDOW
-from runtime.host import Host, HostLimits
+from runtime.host import Host
 from runtime.operations import Operations, operations_of
 from runtime.plugins import Plugins
-from runtime.recovery import recover
+from runtime.recovery import recover, take_up
 from runtime.references import References
 from runtime.runs import Runs
 from runtime.uploads import Blobs
 from runtime.watchdog import Watchdog
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Collection, Mapping
 
     from eventlog.log import EventLog
     from runtime.blobs import BlobStore
     from runtime.directory import Directory
+    from runtime.limits import HostLimits
     from runtime.plugin import Plugin
 
 OPERATIONS = operations_of(Runs, Plugins, Channels, Blobs)
@@ -58,12 +59,15 @@ async def open_node(
     *,
     limits: HostLimits | None = None,
     claim_window: int = CLAIM_WINDOW,
+    only: Collection[str] | None = None,
     blobs: BlobStore | None = None,
     references: References | None = None,
 ) -> AsyncIterator[Node]:
     """Take up what an earlier process left, and work for the length of a block.
 
-    Blobs are kept in memory, and the references to them too, unless stated.
+    A process that is there for some runs only names those that it takes up; what else has not
+    ended is left as it is, for a process that serves the log. Blobs, and references to them, are
+    kept in memory unless stated.
     """
     async with trio.open_nursery() as nursery:
         host = Host(log.env, log, plugins, limits=limits, blobs=blobs)
@@ -73,7 +77,11 @@ async def open_node(
             nursery.start_soon(Watchdog(log.env).run)
         catalogue = Catalogue(log, directory)
         await nursery.start(catalogue.run)
-        await recover(host, catalogue.open_runs)
+        if only is None:
+            await recover(host, catalogue.open_runs)
+        else:
+            for run_id in only:
+                await take_up(host, run_id)
         runs = Runs(host, catalogue, claim_window=claim_window)
         channels = Channels(host, catalogue)
         service = Blobs(host, references or References())

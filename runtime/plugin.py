@@ -25,6 +25,8 @@ Class = TypeVar("Class", bound=type)
 
 Where = Literal["inline", "process", "thread"]
 
+LONGEST: Final = 10 * 365 * 24 * 3600.0  # seconds; a run may last for years, but not for ever
+
 _MARK: Final = "__perdure_entry__"
 
 
@@ -190,6 +192,8 @@ def _entry(
     entry_id: str, handler: Callable[..., Any], options: EntryOptions, program: Program
 ) -> Entry:
     name = f"entry {entry_id!r} ({handler.__qualname__})"
+    if options.timeout is not None and not 0 < options.timeout <= LONGEST:
+        raise DeclarationError(f"{name}: a timeout is more than 0 and at most {LONGEST:g} seconds")
     where = _where(name, handler, options, program)
     return Entry(
         id=entry_id,

@@ -26,22 +26,24 @@ class Plugins:
         """List the plugins that are loaded and what their entries take."""
         plugins = self._host.plugins
         return {
-            "plugins": [_plugin_view(plugins[plugin_id]) for plugin_id in sorted(plugins)],
+            "plugins": [plugin_view(plugins[plugin_id]) for plugin_id in sorted(plugins)],
             "cursor": self._host.log.cursor(await self._host.log.head()),
         }
 
 
-def _plugin_view(plugin: Plugin) -> PluginView:
+def plugin_view(plugin: Plugin) -> PluginView:
+    """Give a plugin as callers see it."""
     return {
         "plugin_id": plugin.id,
         "version": plugin.version,
         "description": plugin.description,
         "limit": plugin.limit,
-        "entries": [_entry_view(plugin.entries[entry_id]) for entry_id in sorted(plugin.entries)],
+        "entries": [entry_view(plugin.entries[entry_id]) for entry_id in sorted(plugin.entries)],
     }
 
 
-def _entry_view(entry: Entry) -> EntryView:
+def entry_view(entry: Entry) -> EntryView:
+    """Give an entry as callers see it."""
     return {
         "entry_id": entry.id,
         "description": entry.description,

@@ -18,7 +18,7 @@ from actors.run.core import RUN
 from actors.run.events import RUN_EVENTS
 from actors.run.history import History
 from eventlog.errors import CodecError
-from runtime.host import stream_of
+from runtime.streams import stream_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -51,6 +51,13 @@ async def recover(host: Host, open_runs: OpenRuns) -> int:
     return taken
 
 
+async def take_up(host: Host, run_id: str) -> None:
+    """Take up one run and what it has started, and nothing else."""
+    await _take_up(host, run_id)
+    for child in (await host.runs.look(stream_of(run_id))).state.children:
+        await take_up(host, child)
+
+
 async def _read_short_ones(host: Host, run_ids: Sequence[str]) -> None:
     """Read many short streams in one go; long ones, and what cannot be read, are left alone."""
     pages = await host.log.read_streams([stream_of(run_id) for run_id in run_ids], limit=SHORT)
@@ -70,9 +77,11 @@ async def _take_up(host: Host, run_id: str) -> bool:
     stream = stream_of(run_id)
     run = (host.runs.peek(stream) or await host.runs.look(stream)).state
     if run.created.started_by is not None:
-        run = await host.cancel_with_its_parent(run, run.created.started_by)
+        run = await host.children.cancel_with_its_parent(run, run.created.started_by)
     command = Recover(
-        resumes=host.resumes(run), compatible=host.is_compatible(run), at=host.env.now()
+        resumes=host.entries.resumes(run),
+        compatible=host.entries.is_compatible(run),
+        at=host.env.now(),
     )
     if RUN.decide(run, command):
         run = (await host.ask(run_id, command)).state

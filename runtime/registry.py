@@ -81,7 +81,7 @@ class Registry(Generic[State, Command, Event]):
                 del self._live[actor.stream]
 
     def plant(self, stream: str, folded: Folded[State]) -> None:
-        """Take in an actor whose whole history is known, since it has just been written."""
+        """Take in an actor whose whole history is known: it was just written, or just read."""
         if stream not in self._live:
             self._make(stream, folded)
 

@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from runtime.plugin import LONGEST
+
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Text = Annotated[str, msgspec.Meta(max_length=4096)]
 Key = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
@@ -29,7 +31,7 @@ class CreateRun(Request):
     trace_id: Name | None = None
     idempotency_key: Key | None = None
     mode: Literal["async", "sync"] = "async"
-    timeout: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    timeout: Annotated[float, msgspec.Meta(gt=0, le=LONGEST)] | None = None
 
 
 class GetRun(Request):
@@ -104,6 +106,15 @@ class ReadBlob(Request):
 
 class CollectBlobs(Request):
     """Remove old blobs that nothing in the log names."""
+
+
+class ReadLogs(Request):
+    """Read the lines that a run has logged."""
+
+    run_id: Name
+    after: str | None = None  # next_after of the page before
+    limit: Limit = 500  # lines; those logged together stay together
+    at: str | int | None = None
 
 
 class ListPlugins(Request):

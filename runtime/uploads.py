@@ -76,7 +76,7 @@ class Blobs:
         self._store = host.blobs
         self._log = host.log
         self._env = host.env
-        self._reader = RunReader(host)
+        self._reader = RunReader(host.log, host.runs)
         self._references = references
         self._life = round(upload_life * _NANOSECONDS)
         self._uploads: dict[str, _Upload] = {}  # at most MAX_UPLOADS

@@ -19,7 +19,7 @@ from actors.lineage import LINEAGE_EVENTS
 from actors.run.events import RUN_EVENTS
 from runtime.answers import CHANNELS
 from runtime.errors import ERRORS
-from runtime.host import HostLimits
+from runtime.limits import HostLimits
 from runtime.node import OPERATIONS
 from runtime.operations import COMMON_ERRORS, Operation
 

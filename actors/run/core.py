@@ -56,6 +56,8 @@ from eventlog.record import FieldValue
 FOLD: Final = "run-1"  # the version of this fold; snapshots of another are not used
 MAX_IDLE_ACTIVATIONS: Final = 3
 _NANOSECONDS: Final = 1_000_000_000
+_A_CENTURY: Final = 100 * 365 * 24 * 3600.0  # seconds; nobody waits longer
+INPUT_REQUIRED: Final = "input_required"  # the stage of a run that waits for an answer
 
 UNANSWERED: Final = object()
 
@@ -90,7 +92,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         """When time is up: counted from the start, whatever happened since."""
         if self.started_at is None or self.created.timeout is None:
             return None
-        return self.started_at + round(self.created.timeout * _NANOSECONDS)
+        return self.started_at + round(min(self.created.timeout, _A_CENTURY) * _NANOSECONDS)
 
 
 def decide(run: Run, command: RunCommand) -> tuple[RunEvent, ...]:
@@ -267,20 +269,17 @@ def evolve(run: Run | None, event: RunEvent) -> Run:
             return replace(run, exports=number, idle_activations=0)
         case ResultMarked(items=items):
             return replace(run, marked=items)
-        case StepRecorded() | StepFailed():
-            return replace(run, idle_activations=0, asleep_until=0)
+        case StepRecorded():
+            return replace(run, idle_activations=0)
+        case StepFailed(retry_at=until):
+            return _asleep(run, until or 0)
         case SleepBegun(until=until):
-            return replace(run, idle_activations=0, asleep_until=until)
+            return _asleep(run, until)
         case QuestionAsked(question_id=asked):
             asking = run.open_questions | {asked}
             return replace(run, idle_activations=0, open_questions=asking)
-        case Answered(question_id=asked, answer=answer):
-            return replace(
-                run,
-                idle_activations=0,
-                open_questions=run.open_questions - {asked},
-                answers={**run.answers, asked: answer},
-            )
+        case Answered():
+            return _answered(run, event)
         case ChildStarted(child_run_id=child):
             return replace(run, idle_activations=0, children=(*run.children, child))
         case CancelRequested(mode=mode):
@@ -292,6 +291,24 @@ def evolve(run: Run | None, event: RunEvent) -> Run:
             return _over(run, event)
         case _:
             assert_never(event)
+
+
+def _asleep(run: Run, until: int) -> Run:
+    """Note that something in the run waits: coming back to that is no lack of progress."""
+    return replace(run, idle_activations=0, asleep_until=max(run.asleep_until, until))
+
+
+def _answered(run: Run, event: Answered) -> Run:
+    """Take an answer; when none is missing any more, the run is at work again."""
+    still_open = run.open_questions - {event.question_id}
+    at_work = not still_open and run.stage == INPUT_REQUIRED
+    return replace(
+        run,
+        idle_activations=0,
+        open_questions=still_open,
+        answers={**run.answers, event.question_id: event.answer},
+        stage=None if at_work else run.stage,
+    )
 
 
 def _activated(run: Run, event: Activated) -> Run:
@@ -315,7 +332,6 @@ def _over(run: Run, event: RunEnded) -> Run:
         finished_at=event.at,
         error=event.error,
         result=event.result,
-        open_questions=frozenset(),
     )
 
 

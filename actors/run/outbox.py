@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from msgspec.structs import replace
-
 from actors.errors import Invalid
 from actors.run.events import (
     ExportAppended,
@@ -22,7 +20,8 @@ from actors.run.events import (
     StageChanged,
 )
 from actors.run.history import History, fingerprint
-from actors.run.output import check_output
+from actors.run.output import check_output, check_progress, checked_size, readable
+from eventlog.errors import CodecError
 
 if TYPE_CHECKING:
     from actors.run.events import Output
@@ -33,6 +32,8 @@ LONG_RUN: Final = 1000  # a run that has lasted long reports at most so often in
 _PROGRESS_KEY: Final = "perdure.progress-"
 MAX_LINES: Final = 200  # log lines that wait; more in one flush are dropped and counted
 MAX_LINE: Final = 2000  # characters of a log line
+MAX_LEVEL: Final = 32
+MAX_LINE_BYTES: Final = 256 << 10
 MAX_ITEMS: Final = 64  # exports that wait; more make the entry wait
 MAX_BYTES: Final = 256 << 10
 
@@ -53,6 +54,7 @@ class Outbox:
         self._stage: StageChanged | None = None
         self._lines: list[LogLine] = []
         self._dropped = 0
+        self._line_bytes = 0
         self._items: list[Output] = []
         self._bytes = 0
         self._exports = history.exports
@@ -66,29 +68,43 @@ class Outbox:
 
     def progress(self, progress: float, message: str | None, now: int) -> None:
         """Report progress; the latest report wins."""
-        report = ProgressReported(progress=progress, message=message, at=now)
+        check_progress(progress)
+        if message is not None:
+            message = readable(message, "a message")
+        report = ProgressReported(progress=float(progress), message=message, at=now)
         check_output(report, 0)
         if not self.muted:
-            self._progress = replace(report, progress=float(progress))
+            self._progress = report
 
     def stage(self, stage: str, message: str | None, now: int) -> None:
         """Name what the work is doing; the latest name wins."""
-        change = StageChanged(stage=stage, message=message, at=now)
+        if message is not None:
+            message = readable(message, "a message")
+        change = StageChanged(stage=readable(stage, "a stage"), message=message, at=now)
         check_output(change, 0)
         if not self.muted:
             self._stage = change
 
+    def drop_stage(self) -> None:
+        """Forget a stage that waits: another takes its place at once."""
+        self._stage = None
+
     def log(self, level: str, text: str, now: int) -> None:
         """Log a line; surplus lines are counted and dropped."""
-        if len(self._lines) >= MAX_LINES:
+        level, text = readable(level, "a level"), readable(text, "a log line")[:MAX_LINE]
+        if len(self._lines) >= MAX_LINES or self._line_bytes >= MAX_LINE_BYTES:
             self._dropped += 1
-        else:
-            self._lines.append(LogLine(level=level, text=text[:MAX_LINE], at=now))
+            return
+        self._line_bytes += len(text) if text.isascii() else len(text.encode())
+        self._lines.append(LogLine(level=level[:MAX_LEVEL], text=text, at=now))
 
     def export(self, kind: str, content: Any, now: int, **more: Any) -> int:  # noqa: ANN401
         """Put out an item; give its number, which is an old one if it was recorded before."""
         key = more.get("key")
-        mark = fingerprint(kind, content)
+        try:
+            mark = fingerprint(kind, content)
+        except CodecError as error:
+            raise Invalid(f"an export cannot hold this: {error}") from error
         known, occurrence = self._known(key, mark)
         if known is not None:
             return known
@@ -103,11 +119,11 @@ class Outbox:
             **more,
         )
         check_output(item, self._exports)
+        self._bytes += checked_size(item)
         self._exports = number
         if key is not None:
             self._keyed[key] = number
         self._items.append(item)
-        self._bytes += len(content) if isinstance(content, str | bytes) else 1000
         return number
 
     def number_of(self, key: str | None) -> int | None:
@@ -123,8 +139,8 @@ class Outbox:
 
     def _known(self, key: str | None, mark: str) -> tuple[int | None, int]:
         if key is not None:
-            if not key:
-                raise Invalid("an export's key is empty")
+            if not isinstance(key, str) or not key:
+                raise Invalid("an export's key is a text that is not empty")
             return self._keyed.get(key), 0
         occurrence = self._occurrences[mark] = self._occurrences.get(mark, 0) + 1
         return self._history.equal.get((mark, occurrence)), occurrence
@@ -140,6 +156,11 @@ class Outbox:
     def is_full(self) -> bool:
         """Whether the entry has to wait before it exports more."""
         return len(self._items) >= MAX_ITEMS or self._bytes >= MAX_BYTES
+
+    @property
+    def has_items(self) -> bool:
+        """Whether items or lines wait, which wait for no window."""
+        return bool(self._items or self._lines)
 
     def due(self, now: int) -> int | None:
         """When the next flush is worth it; None if nothing waits."""
@@ -164,7 +185,7 @@ class Outbox:
                 taken.extend(reports)
                 self._next_report = now + max(WINDOW, (now - self._started_at) // LONG_RUN)
             self._stage = self._progress = None
-        self._lines, self._dropped = [], 0
+        self._lines, self._dropped, self._line_bytes = [], 0, 0
         self._items, self._bytes = [], 0
         return tuple(taken)
 

@@ -8,12 +8,14 @@ from typing import Final
 
 from actors.errors import Invalid, TooLarge
 from actors.run.events import (
+    RUN_EVENTS,
     ExportAppended,
     Output,
     ProgressReported,
     ResultMarked,
     StageChanged,
 )
+from eventlog.errors import CodecError
 
 # Each type of export with the field that carries its content.
 EXPORT_FIELDS: Final = {
@@ -24,6 +26,7 @@ EXPORT_FIELDS: Final = {
     "json": "json",
 }
 MAX_LABEL: Final = 64
+MAX_OUTPUT: Final = 900_000  # bytes of one output; a record holds a megabyte
 MAX_BINARY: Final = 64 << 10  # bytes that an item may hold itself; more has an address
 MAX_MESSAGE: Final = 4096
 
@@ -50,6 +53,26 @@ def check_progress(progress: float) -> None:
         raise Invalid(f"progress is a number from 0.0 to 1.0, not a {type(progress).__name__}")
     if not isfinite(progress) or not 0.0 <= progress <= 1.0:
         raise Invalid(f"progress is a number from 0.0 to 1.0, not {progress}")
+
+
+def checked_size(output: Output) -> int:
+    """Refuse what could not be stored or read again; give its size in bytes."""
+    try:
+        size = RUN_EVENTS.check(output)
+    except CodecError as error:
+        raise Invalid(str(error)) from error
+    if size > MAX_OUTPUT:
+        raise TooLarge(size, MAX_OUTPUT)
+    return size
+
+
+def readable(text: str, what: str) -> str:
+    """Give a text as it can be stored: what no encoding knows is replaced."""
+    if not isinstance(text, str):
+        raise Invalid(f"{what} is a text, not a {type(text).__name__}")
+    if text.isascii() and "\0" not in text:
+        return text
+    return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\ufffd")
 
 
 def inline_bytes(data: bytes | str, limit: int = MAX_BINARY) -> bytes:

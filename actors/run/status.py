@@ -51,11 +51,6 @@ class CancelIntent(StrEnum):
     STOP = "stop"
     TIMEOUT = "timeout"
 
-    @property
-    def outcome(self) -> Outcome:
-        """How a run ends that obeys."""
-        return Outcome.TIMEOUT if self is CancelIntent.TIMEOUT else Outcome.CANCELED
-
 
 class CancelMode(IntEnum):
     """How hard a run is asked to end. A request can only become harder."""

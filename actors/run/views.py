@@ -9,14 +9,20 @@ from __future__ import annotations
 from base64 import b64encode
 from typing import TYPE_CHECKING, Any, Final, Literal, NotRequired, TypedDict, cast
 
-from actors.run.events import RUN_EVENTS, ProgressReported, RunCreated, StageChanged
+from actors.run.events import (
+    RUN_EVENTS,
+    Answered,
+    ProgressReported,
+    RunCreated,
+    StageChanged,
+)
 from actors.run.output import EXPORT_FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from actors.run.core import Run
-    from actors.run.events import ExportAppended, RunError
+    from actors.run.events import ExportAppended, LogLine, RunError
     from eventlog.record import Record
 
 _MICROSECOND: Final = 1000
@@ -80,7 +86,7 @@ class RunDelta(TypedDict):
     status: str
     progress: float | None
     updated_at: float
-    stage: NotRequired[str]
+    stage: NotRequired[str | None]
     message: NotRequired[str | None]
 
 
@@ -99,6 +105,14 @@ class ExportItem(TypedDict):
     binary_url: NotRequired[str]
     binary: NotRequired[str]
     json: NotRequired[Any]
+
+
+class LogLineView(TypedDict):
+    """A line that an entry logged."""
+
+    at: float
+    level: str
+    text: str
 
 
 def seconds(nanoseconds: int) -> float:
@@ -147,7 +161,7 @@ def record(run: Run, updated_at: int) -> RunRecord:
         "stage": run.stage,
         "session_id": created.session_id,
         "deadline": _maybe_seconds(run.deadline),
-        "questions": sorted(run.open_questions),
+        "questions": [] if run.status.is_terminal else sorted(run.open_questions),
     }
 
 
@@ -167,7 +181,8 @@ def delta(record: Record) -> RunDelta | None:
     """Give the change that a record of a run brings, if it brings one that others see."""
     fields = record.metadata.fields
     is_report = record.name in _REPORTS
-    if not is_report and not fields.get("changed"):
+    is_answer = record.name == Answered.event_name
+    if not is_report and not is_answer and not fields.get("changed"):
         return None
     change: RunDelta = {
         "op": "add" if record.name == RunCreated.event_name else "change",
@@ -181,6 +196,8 @@ def delta(record: Record) -> RunDelta | None:
         change["message"] = _short(report.message)
         if isinstance(report, StageChanged):
             change["stage"] = report.stage
+    elif is_answer:
+        change["stage"] = None
     return change
 
 
@@ -234,6 +251,11 @@ def export_item(run_id: str, export: ExportAppended) -> ExportItem:
         EXPORT_FIELDS[export.type]: content,
     }
     return cast("ExportItem", item)
+
+
+def log_line(line: LogLine) -> LogLineView:
+    """Give a logged line as the wire has it."""
+    return {"at": seconds(line.at), "level": line.level, "text": line.text}
 
 
 def _short(message: str | None) -> str | None:

@@ -7,8 +7,18 @@ was forked without exec would keep it.) The pid in the file is there for people.
 import fcntl
 import os
 from pathlib import Path
+from typing import Final, NamedTuple
 
 from eventlog.errors import LogLocked
+
+_LOCKS: Final = Path("/proc/locks")
+
+
+class Holder(NamedTuple):
+    """Who holds a lock. Without ``known``, whether anybody does is not known."""
+
+    pid: int | None
+    known: bool
 
 
 class WriterLock:
@@ -36,6 +46,26 @@ class WriterLock:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+def holder_of(log_path: Path) -> Holder | None:
+    """Tell who writes a log, without getting in anybody's way; None if nobody does.
+
+    The kernel's table of locks is asked. Where there is none (it is Linux's), the answer is that
+    it is not known.
+    """
+    path = log_path.with_name(log_path.name + ".lock")
+    try:
+        found, text = path.stat(), path.read_bytes().strip()
+        locks = _LOCKS.read_text("ascii")
+    except FileNotFoundError:
+        return None if _LOCKS.exists() or not path.exists() else Holder(pid=None, known=False)
+    place = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    for line in locks.splitlines():
+        words = line.split()
+        if "FLOCK" in words and place in words and "->" not in words:
+            return Holder(pid=int(text) if text.isdigit() else None, known=True)
+    return None
 
 
 def _pid_in(fd: int) -> int | None:

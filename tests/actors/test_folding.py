@@ -19,7 +19,7 @@ from actors.run.events import RUN_EVENTS, Answered, ProgressReported, StageChang
 from actors.testing import given
 from eventlog import EventLog, MemoryStore, Record, cbor, open_log
 from eventlog.errors import CodecError
-from eventlog.log import Page
+from eventlog.reading import Page
 from eventlog.record import START, Mark
 from eventlog.store import Bounds, StoredPage
 from eventlog.testing import example_record

@@ -25,7 +25,7 @@ from eventlog import (
 )
 from eventlog.append import Receipt
 from eventlog.errors import CodecError, ScopeMoved
-from eventlog.log import Page
+from eventlog.reading import Page
 from eventlog.record import Mark
 from eventlog.testing import example_event
 from tests.actors.test_mailbox import COUNTER, COUNTS, Count, Counted, TooMuch, World, world

@@ -107,7 +107,7 @@ def test_a_key_names_one_export() -> None:
     """Within one activation too."""
     box = outbox()
     assert box.export("text", "a", 0, key="k") == box.export("text", "b", 0, key="k") == 1
-    with pytest.raises(Invalid, match="key is empty"):
+    with pytest.raises(Invalid, match="key is a text that is not empty"):
         box.export("text", "a", 0, key="")
 
 

@@ -217,9 +217,10 @@ def test_a_refusal_names_what_is_in_the_way(
 
 
 def test_an_end_is_answered_no_more() -> None:
-    """The questions of a run that is over are closed."""
+    """Whoever answers a run that is over hears that it is."""
     run = given(RUN, *RUNNING, ASKED).when(Finish(epoch=1, outcome=Outcome.SUCCEEDED, at=0))
-    assert run.allowed().state.open_questions == frozenset()
+    late = Answer(question_id="q", answer=1, by="b", at=0)
+    run.allowed().when(late).refused(NotNow, "succeeded")
 
 
 def test_what_is_no_command_is_a_bug() -> None:

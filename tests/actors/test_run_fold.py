@@ -73,12 +73,17 @@ def changes(before: Run, after: Run) -> dict[str, Any]:
         (ResultMarked(items=(3, 2), at=9), {"marked": (3, 2)}),
         (
             StepRecorded(step="a", value=1, at=9),
-            {"idle_activations": 0, "asleep_until": 0},
+            {"idle_activations": 0},
         ),
         (
             StepFailed(step="a", tries=1, error=BOOM, retry_at=None, at=9),
-            {"idle_activations": 0, "asleep_until": 0},
+            {"idle_activations": 0},
         ),
+        (
+            StepFailed(step="a", tries=1, error=BOOM, retry_at=99, at=9),
+            {"idle_activations": 0, "asleep_until": 99},
+        ),
+        (SleepBegun(step="b", until=3, at=9), {"idle_activations": 0}),  # another sleeps longer
         (SleepBegun(step="a", until=77, at=9), {"idle_activations": 0, "asleep_until": 77}),
         (
             QuestionAsked(step="a", question_id="q2", question="?", at=9),
@@ -113,7 +118,6 @@ def changes(before: Run, after: Run) -> dict[str, Any]:
                 "finished_at": 9,
                 "error": BOOM,
                 "result": (2,),
-                "open_questions": frozenset(),
             },
         ),
     ],

@@ -25,7 +25,8 @@ from runtime.blobs import BlobStore
 from runtime.current_run import CurrentRun
 from runtime.directory import Directory
 from runtime.file_depot import FileDepot
-from runtime.host import HostLimits
+from runtime.intake import settle
+from runtime.limits import HostLimits
 from runtime.node import open_node
 from runtime.plugin import declared
 from runtime.principal import LOCAL
@@ -106,7 +107,7 @@ def event_first() -> None:
     async def export_bytes(run: CurrentRun, data: bytes, *, key: str) -> str:
         blob = Blob(scope_of(run._execution.run), sha256(data).hexdigest())
         item = await run._export("binary_url", blob.url, None, {"key": key})
-        await run._execution.settle()
+        await settle(run._execution)
         async with run._execution.blobs.draft(blob.scope) as draft:
             await draft.write(data)
             await draft.publish()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -16,20 +17,17 @@ import trio
 
 from eventlog import RealEnv, SqliteStore, open_log
 from perdure import RunContext, entry, plugin
-from runtime.catalogue import Catalogue
 from runtime.directory import Directory
-from runtime.host import Host
+from runtime.node import Node, open_node
 from runtime.plugin import declared
 from runtime.principal import LOCAL
-from runtime.recovery import recover
 from runtime.requests import CreateRun
-from runtime.runs import Runs
 from tests.crash.soundness import LOG_NAME
 from tests.crash.writing_child import end_with_standard_input
 
 IN_FLIGHT: Final = 200
 STEPS: Final = 3
-BODIES: Final = "bodies"  # a line for each body of a step that was begun
+BODIES: Final = "bodies"  # "life run step" for each body of a step that was begun
 
 
 @plugin("crash")
@@ -46,7 +44,7 @@ class Crashing:
         for number in range(STEPS):
 
             async def body(number: int = number) -> int:
-                os.write(self._bodies, f"{ctx.run.id} {number}\n".encode())
+                os.write(self._bodies, f"{os.getpid()} {ctx.run.id} {number}\n".encode())
                 await trio.sleep(0.02)
                 return number
 
@@ -62,34 +60,33 @@ class Crashing:
             await trio.sleep(0.02)
 
 
-async def create_for_ever(host: Host, runs: Runs, number: int) -> None:
+async def create_for_ever(node: Node, number: int) -> None:
     """Create one run after the other."""
     request = CreateRun(plugin_id="crash", entry_id=("steps", "plain")[number % 2], args={})
     while True:
-        run_id = (await runs.create(LOCAL, request))["run"]["run_id"]
+        run_id = (await node.runs.create(LOCAL, request))["run"]["run_id"]
         os.write(1, f"ACK {run_id}\n".encode())
-        await host.end_of(run_id)
+        await node.host.end_of(run_id)
 
 
 async def serve(directory: Path, *, finish: bool) -> None:
     """Take up what is open; then create more, or wait for the end of all."""
     env = RealEnv()
-    store = SqliteStore.open(directory / LOG_NAME, env=env)
-    async with open_log(env, store) as log, trio.open_nursery() as nursery:
-        host = Host(env, log, {"crash": declared(Crashing)})
-        await nursery.start(host.run)
-        catalogue = Catalogue(log, Directory(directory / "runs.db"))
-        await nursery.start(catalogue.run)
-        await recover(host, catalogue.open_runs)
-        if not finish:
-            for number in range(IN_FLIGHT):
-                nursery.start_soon(create_for_ever, host, Runs(host, catalogue), number)
-            await trio.sleep_forever()
-        while page := await catalogue.open_runs():
-            await host.end_of(page[0].run_id)
-        os.write(1, b"DONE\n")
-        nursery.cancel_scope.cancel()
-    store.close()
+    with (
+        closing(SqliteStore.open(directory / LOG_NAME, env=env)) as store,
+        closing(Directory(directory / "runs.db")) as runs,
+    ):
+        async with (
+            open_log(env, store) as log,
+            open_node(log, {"crash": declared(Crashing)}, runs) as node,
+            trio.open_nursery() as nursery,
+        ):
+            if not finish:
+                for number in range(IN_FLIGHT):
+                    nursery.start_soon(create_for_ever, node, number)
+                await trio.sleep_forever()
+            await node.host.settled()
+            os.write(1, b"DONE\n")
 
 
 def main() -> None:

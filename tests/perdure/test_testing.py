@@ -3,9 +3,11 @@ from __future__ import annotations
 import pytest
 import trio
 
-from perdure import RunContext, entry, plugin
+from perdure import Retry, RunCancelled, RunContext, entry, plugin
 from perdure.demo import Demo
-from perdure.testing import run_entry
+from perdure.fake import FakeRun, fake_context
+from perdure.testing import UnansweredQuestion, run_entry
+from runtime.current_run import CurrentRun
 
 
 @plugin("careless")
@@ -71,4 +73,65 @@ def test_a_sleep_of_days_is_tested_in_milliseconds() -> None:
 def test_a_run_that_never_ends_is_reported() -> None:
     """A question without an answer does not hang the test."""
     with pytest.raises(trio.TooSlowError):
-        run_entry(Demo, "ask", virtual_seconds=600)
+        run_entry(Careless, "sleeps_for_days", virtual_seconds=600)
+
+
+@plugin("patient")
+class Patient:
+    """Everything that has a name survives a crash."""
+
+    @entry
+    async def all_kinds(self, ctx: RunContext) -> list[object]:
+        """Sleep, ask, start a child, do a step."""
+        await ctx.run.sleep(60)
+        answer = await ctx.run.ask("which?")
+        child = await ctx.run.start("patient", "quick")
+        tries = iter(range(9))
+
+        async def body() -> int:
+            if next(tries) == 0:
+                raise OSError("not yet")
+            return 7
+
+        value = await ctx.run.step("s", body, retry=Retry(tries=2))
+        await ctx.run.export_text("said")
+        ctx.run.progress(1.0)
+        return [answer, bool(child), value]
+
+    @entry
+    async def quick(self, ctx: RunContext) -> None:
+        """Do nothing."""
+
+
+def test_every_named_thing_is_crashed_after() -> None:
+    """A sleep, a question and a child cost a life each, as a step does."""
+    ran = run_entry(Patient, "all_kinds", answers={"ask-1": "a"}, crash_after_every_step=True)
+    assert ran.record["status"] == "succeeded"
+    assert ran.lives == 5
+    assert ran.items[-1]["json"] == ["a", True, 7]
+
+
+def test_a_question_without_an_answer_says_what_to_pass() -> None:
+    """Not that time ran out."""
+    with pytest.raises(UnansweredQuestion, match=r"pass answers=\{'ask-1'"):
+        run_entry(Demo, "ask")
+
+
+def test_an_entry_can_be_called_with_a_fake_context() -> None:
+    """What it does is noted, steps are done, answers come from the test."""
+    ctx = fake_context(answers={"ask-1": "a"})
+    assert trio.run(Patient().all_kinds, ctx) == ["a", True, 7]
+    assert (ctx.run.slept, ctx.run.steps) == (60, {"s": 7})
+    assert ctx.run.exports == [{"type": "text", "content": "said", "description": None}]
+    assert ctx.run.progress_reports == [(1.0, None)]
+    assert ctx.run.started == [("patient", "quick", {})]
+    with pytest.raises(AssertionError, match="pass answers="):
+        trio.run(Patient().all_kinds, fake_context())
+    with pytest.raises(RunCancelled):
+        fake_context(cancelled=True).run.check_cancelled()
+
+
+def test_a_fake_run_offers_what_a_real_one_does() -> None:
+    """An entry finds nothing missing."""
+    offered = {name for name in vars(CurrentRun) if not name.startswith("_")}
+    assert offered <= {name for name in dir(FakeRun()) if not name.startswith("_")}

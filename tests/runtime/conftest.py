@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from eventlog import MemoryStore
 from tests.eventlog.conftest import SteadyEnv
+from tests.runtime.terminal import Shell
 
 
 @pytest.fixture
@@ -18,3 +21,10 @@ def env() -> SteadyEnv:
 def store() -> MemoryStore:
     """An empty store in memory."""
     return MemoryStore()
+
+
+@pytest.fixture
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """The command line in an empty directory."""
+    monkeypatch.chdir(tmp_path)
+    return Shell(tmp_path)

@@ -10,7 +10,6 @@ import time
 
 from perdure import RunContext, SyncRunContext, entry, plugin
 
-
 STARTED = time.time_ns()
 
 

@@ -17,7 +17,7 @@ from runtime.channels import Following
 from runtime.creation import CLAIM_WINDOW
 from runtime.directory import Directory
 from runtime.errors import OperationError
-from runtime.host import HostLimits
+from runtime.limits import HostLimits
 from runtime.node import OPERATIONS, Node, open_node
 from runtime.plugin import Plugin, declared
 from runtime.principal import LOCAL, Principal

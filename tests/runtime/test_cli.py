@@ -1,64 +1,223 @@
+"""The program as a whole: what all commands share, and `serve`."""
+
+from __future__ import annotations
+
+import inspect
+import json
 import os
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-from click.testing import CliRunner
+import click
+import pytest
 
 import perdure
+from actors.run.status import Status
 from eventlog.env import RealEnv
 from eventlog.sqlite import SqliteStore
 from runtime.cli import main
+from runtime.cli.parameters import STATUSES
+from tests.runtime.terminal import ROOT, Shell
 
-COMMAND = Path(sys.executable).with_name("perdure")
-
-
-def test_version_is_that_of_the_distribution() -> None:
-    """The command and the package name the same version."""
-    result = CliRunner().invoke(main, ["--version"], prog_name="perdure")
-    assert result.output == f"perdure {perdure.__version__}\n"
+HEAVY = {"trio", "sqlite3", "eventlog", "msgspec", "rich", "actors"}
 
 
-def test_help_loads_nothing_heavy() -> None:
-    """Asking for help starts no event loop and opens no database: neither is even imported."""
+def commands(
+    group: click.Group = main, names: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command, with the words that call it."""
+    for name, command in group.commands.items():
+        yield (*names, name), command
+        if isinstance(command, click.Group):
+            yield from commands(command, (*names, name))
+
+
+ALL = [words for words, _ in commands()]
+
+
+def imported(shell: Shell, *words: str) -> set[str]:
+    """What a command imports, from the first line on."""
     probe = (
-        "import sys; from runtime.cli import main\n"
-        "try: main(['serve', '--help'])\n"
-        "finally: assert not {'trio', 'sqlite3', 'eventlog'} & set(sys.modules)\n"
+        "import sys\nfrom runtime.cli import main\n"
+        "try: main(sys.argv[1:], prog_name='perdure')\n"
+        "finally: print(*sys.modules, file=sys.stderr)\n"
     )
-    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr.decode()
+    done = subprocess.run(
+        [sys.executable, "-c", probe, *words],
+        env=shell.environment(PERDURE_MODULES=""),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return set(done.stderr.splitlines()[-1].split())
 
 
-def test_serve_creates_the_log_and_describes_it(tmp_path: Path) -> None:
+def test_version_is_that_of_the_distribution(shell: Shell) -> None:
+    """The command and the package name the same version."""
+    assert shell.call("--version").output == f"perdure {perdure.__version__}\n"
+
+
+@pytest.mark.parametrize("words", [[], ["run"], ["runs"], ["log"], ["log", "backup"]])
+def test_help_loads_nothing_heavy(shell: Shell, words: list[str]) -> None:
+    """Asking for help starts no event loop and opens no database: neither is even imported."""
+    assert imported(shell, *words, "--help") & HEAVY == set()
+
+
+def test_commands_that_read_never_import_trio(shell: Shell) -> None:
+    """They start quickly because of what they do without: the event loop and the painter."""
+    shell.call("run", "test.exports")
+    run_id = shell.runs()[0]["run_id"]
+    for words in (
+        ["runs"],
+        ["runs", "--group", "root", "--json"],
+        ["show", run_id],
+        ["show", run_id[:20]],
+        ["export", run_id],
+        ["logs", run_id],
+        ["plugins"],
+        ["config"],
+        ["doctor"],
+        ["log", "verify"],
+    ):
+        assert imported(shell, *words) & {"trio", "rich", "asyncio"} == set(), words
+
+
+def test_run_imports_the_painter_only_on_a_terminal(shell: Shell) -> None:
+    """Where nobody looks, no bar is drawn."""
+    assert imported(shell, "run", "demo.count", "--arg", "to=1") & {"rich"} == set()
+
+
+@pytest.mark.parametrize("words", ALL, ids=" ".join)
+def test_every_command_has_help_with_examples(shell: Shell, words: tuple[str, ...]) -> None:
+    """People learn from examples: each is a call of this very command."""
+    result = shell.call(*words, "--help")
+    assert result.exit_code == 0
+    _, _, examples = result.output.partition("Examples:\n")
+    assert examples, words
+    assert all(f"perdure {' '.join(words)}" in line for line in examples.splitlines()), examples
+
+
+def test_the_options_of_all_commands_can_stand_before_and_after_them(shell: Shell) -> None:
+    """`perdure --json runs` is `perdure runs --json`."""
+    before, after = shell.call("--json", "runs"), shell.call("runs", "--json")
+    assert before.output == after.output
+    assert json.loads(before.output)["runs"] == []
+
+
+def test_every_status_can_be_asked_for() -> None:
+    """The option knows the statuses without importing them."""
+    assert set(STATUSES) == {status.value for status in Status}
+
+
+@pytest.mark.parametrize(
+    ("variables", "file", "said"),
+    [
+        ({"PERDURE_DATADIR": "x"}, "", "did you mean PERDURE_DATA_DIR?"),
+        ({}, "run = 3", "did you mean runs?"),
+        ({}, "runs = 'many'", "runs (perdure.toml)"),
+        ({}, "runs = ", "perdure.toml cannot be read"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(
+    shell: Shell, variables: dict[str, str], file: str, said: str
+) -> None:
+    """With the nearest name, the place, and the exit code of a mistake; nothing is made."""
+    Path("perdure.toml").write_text(file, "utf-8")
+    for words in (["runs"], ["config"], ["run", "demo.count"], ["serve"]):
+        result = shell.call(*words, **variables)
+        assert result.exit_code == 2
+        assert said in result.stderr
+    assert not shell.data.exists()
+
+
+def test_errors_are_objects_for_programs(shell: Shell) -> None:
+    """With --json an error is one object on standard error, with its code."""
+    for words, code, exit_code in (
+        (["show", "0199"], "RUN_NOT_FOUND", 2),
+        (["run", "demo.nope"], "ENTRY_NOT_FOUND", 2),
+        (["run", "demo"], "VALIDATION_ERROR", 2),
+        (["log", "verify"], "UNAVAILABLE", 5),
+    ):
+        result = shell.call("--json", *words)
+        assert (result.exit_code, result.stdout) == (exit_code, "")
+        error = json.loads(result.stderr)["error"]
+        assert error["code"] == code
+        assert error["message"]
+
+
+def test_colours_are_for_terminals(shell: Shell) -> None:
+    """None in a pipe, none where NO_COLOR or --no-color says so."""
+    shell.call("run", "demo.fail")
+    assert "\x1b[" not in shell.call("runs").output
+    assert "\x1b[31m" in shell.on_a_terminal("runs")
+    assert "\x1b[" not in shell.on_a_terminal("runs", NO_COLOR="1")
+    assert "\x1b[" not in shell.on_a_terminal("runs", "--no-color")
+    assert "\x1b[" not in shell.on_a_terminal("--no-color", "show", "nothing")
+
+
+def test_a_pipe_that_closes_early_is_no_traceback(shell: Shell) -> None:
+    """`perdure plugins | head -1` says nothing bad."""
+    command = f"{sys.executable} -m runtime.cli plugins | head -1"
+    done = subprocess.run(
+        ["sh", "-c", command],
+        cwd=ROOT,
+        env=shell.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr
+
+
+def test_serve_creates_the_log_and_describes_it(shell: Shell) -> None:
     """On a fresh machine serve makes a private directory with an empty log, and says so."""
-    home = tmp_path / "deep" / "data"
-    result = CliRunner().invoke(main, ["serve", "--data-dir", str(home)])
+    home = shell.data / "deep" / "data"
+    result = shell.call("serve", "--data-dir", str(home))
     assert result.exit_code == 0, result.output
     assert stat.S_IMODE(home.stat().st_mode) == 0o700
     rows = dict(line.split() for line in result.output.splitlines() if line.startswith("  "))
     assert rows.keys() == {"version", "log", "generation", "records"}
     assert (rows["log"], rows["records"]) == (str(home / "log.db"), "0")
     assert result.output.splitlines()[-1].startswith("The log is open;")
+    assert shell.json("serve", "--data-dir", str(home))["records"] == 0
 
 
-def test_serve_finds_the_same_log_again(tmp_path: Path) -> None:
+def test_serve_finds_the_same_log_again(shell: Shell) -> None:
     """A second start opens the log of the first: the environment names the directory."""
-    runner = CliRunner(env={"PERDURE_DATA_DIR": str(tmp_path)})
-    assert runner.invoke(main, ["serve"]).output == runner.invoke(main, ["serve"]).output
+    assert shell.call("serve").output == shell.call("serve").output
 
 
-def test_serve_refuses_a_log_that_somebody_writes(tmp_path: Path) -> None:
+def test_serve_refuses_a_log_that_somebody_writes(shell: Shell) -> None:
     """While another process holds the log, serve names it, says what to do, and fails."""
-    store = SqliteStore.open(tmp_path / "log.db", env=RealEnv())
+    shell.data.mkdir()
+    store = SqliteStore.open(shell.data / "log.db", env=RealEnv())
     try:
-        command = [str(COMMAND), "serve", "--data-dir", str(tmp_path)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        with shell.process("serve") as process:
+            out, err = process.communicate()
     finally:
         store.close()
-    assert done.returncode == 1
-    assert done.stdout == ""
-    assert f"process {os.getpid()};" in done.stderr
-    assert "--data-dir" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert (process.returncode, out) == (5, "")
+    assert f"by process {os.getpid()}." in err
+    assert "--data-dir" in err
+    assert "Traceback" not in err
+
+
+def test_a_directory_that_cannot_be_made_is_told(shell: Shell) -> None:
+    """A file where the directory should be is no reason for a traceback."""
+    Path("taken").write_text("", "utf-8")
+    for words in (["serve"], ["run", "demo.count"]):
+        result = shell.call(*words, "--data-dir", "taken/data")
+        assert result.exit_code == 5
+        assert "taken" in result.stderr
+
+
+def test_the_command_line_has_no_rule() -> None:
+    """What a run may do is decided below: no module here knows the state machine."""
+    from runtime.cli import execution, listing, running, showing  # noqa: PLC0415
+
+    for module in (execution, listing, running, showing):
+        assert "actors.run.core" not in inspect.getsource(module)

@@ -7,6 +7,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from actors.claim import CLAIM_EVENTS, SCHEME, ClaimMade
+from actors.run.events import Activated, RunCreated
 from eventlog import MemoryStore
 from runtime.principal import LOCAL, Principal
 from runtime.requests import (
@@ -89,6 +91,11 @@ async def test_one_key_makes_one_run(autojump_clock: MockClock) -> None:
                 nursery.start_soon(ask, f"key-{number % 10}")
         assert len(ids) == 1000
         assert len(set(ids)) == 10
+        for run_id in set(ids):
+            await s.finished(run_id)
+            assert len(s.world.events(run_id, Activated)) == 1  # executed once
+        created = [r for r in s.world.store._records if r.name == RunCreated.event_name]
+        assert len(created) == 10
         assert s.node.runs._creation._queues == {}
         again = await s.start("greet", args={"name": "key-3"}, idempotency_key="key-3")
         assert again["run_id"] in ids
@@ -141,3 +148,23 @@ async def test_a_key_survives_a_restart(autojump_clock: MockClock) -> None:
     async with service(store) as s:
         again = await s.start("greet", idempotency_key="k")
         assert again["run_id"] == first["run_id"]
+
+
+async def test_a_claim_tells_how_its_request_was_hashed(autojump_clock: MockClock) -> None:
+    """So that the way can change, and old keys still be compared."""
+    async with service() as s:
+        run = await s.start("greet", idempotency_key="k")
+        (record,) = [r for r in s.world.store._records if r.name == ClaimMade.event_name]
+        claim: ClaimMade = CLAIM_EVENTS.decode(record)
+        assert (claim.run_id, claim.scheme) == (run["run_id"], SCHEME)
+
+
+async def test_only_so_many_runs_run_at_once(autojump_clock: MockClock) -> None:
+    """Over all plugins; the others wait as queued."""
+    async with service(runs=2) as s:
+        made = [(await s.start("nap", args={"seconds": 10}))["run_id"] for _ in range(5)]
+        await trio.sleep(5)
+        statuses = [(await s.read(run_id))["status"] for run_id in made]
+        assert sorted(statuses) == ["queued"] * 3 + ["running"] * 2
+        for run_id in made:
+            assert (await s.finished(run_id))["status"] == "succeeded"

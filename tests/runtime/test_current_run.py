@@ -11,7 +11,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.run.events import ExportAppended, LogBatch
+from actors.run.events import (
+    LogBatch,
+)
 from actors.run.views import ExportItem, RunRecord
 from eventlog import MemoryStore
 from runtime.contract import RunCancelled, RunContext
@@ -306,7 +308,7 @@ async def test_a_cancel_request_is_seen_within_a_quarter_of_a_second(
 
 @pytest.mark.parametrize("final", [True, False])
 async def test_what_a_canceled_run_put_out_stays(autojump_clock: MockClock, final: bool) -> None:
-    """Its items are replayed; they are its result only if it said so (R13, R14, R15)."""
+    """Its items are replayed; they are its result only if it said so (R13, R14, R15, R26, R30)."""
 
     async def body(ctx: RunContext) -> None:
         item = await ctx.run.export_text("half of it")
@@ -325,23 +327,3 @@ async def test_what_a_canceled_run_put_out_stays(autojump_clock: MockClock, fina
         assert [item["text"] for item in await items(s, run_id)] == ["half of it"]
         wanted = [{"export_item_id": f"{run_id}.1"}] if final else []
         assert end["result_refs"] == wanted
-
-
-# The end
-
-
-async def test_outputs_before_the_end_are_in_the_end(autojump_clock: MockClock) -> None:
-    """What an entry puts out last is written together with its end (R27)."""
-
-    async def body(ctx: RunContext) -> str:
-        await ctx.run.export_text("last")
-        ctx.run.progress(0.9)
-        return "value"
-
-    end = await ran(body)
-    assert end.record["progress"] == 0.9
-    assert [item["type"] for item in end.items] == ["text", "json"]
-    assert end.record["result_refs"] == [{"export_item_id": f"{end.record['run_id']}.2"}]
-    commits = {record.commit_time for record in end.world.store._records[-5:]}
-    assert len(end.events(ExportAppended)) == 2
-    assert len(commits) <= 2

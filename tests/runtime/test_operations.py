@@ -43,6 +43,7 @@ def test_the_table_has_every_operation() -> None:
         "runs.export",
         "runs.get",
         "runs.list",
+        "runs.logs",
         "runs.retry",
     ]
     for row in OPERATIONS.values():
@@ -145,7 +146,7 @@ async def test_plugins_are_listed_with_the_schemas_of_their_entries(
         (TooLarge(2, 1), "PAYLOAD_TOO_LARGE"),
         (NotNow("answering", "queued"), "RUN_NOT_RUNNING"),
         (NoSuchQuestion("q"), "QUESTION_NOT_FOUND"),
-        (AnsweredOtherwise("q"), "CONFLICT"),
+        (AnsweredOtherwise("q"), "ALREADY_ANSWERED"),
         (NoSuchActor("run/1"), "RUN_NOT_FOUND"),
         (log_errors.InvalidCursor("x"), "INVALID_CURSOR"),
         (log_errors.CodecError("x"), "VALIDATION_ERROR"),

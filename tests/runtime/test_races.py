@@ -14,7 +14,7 @@ from actors.run.commands import Answer, Recover, RequestCancel
 from actors.run.events import Activated, RunEnded, StepRecorded
 from actors.run.status import Status
 from eventlog import DiskFull, LogClosed, MemoryStore, OutcomeUnknown, StoreFailed
-from runtime.host import stream_of
+from runtime.streams import stream_of
 from tests.actors.test_mailbox import Moody
 from tests.runtime.world import CALLS, World, world
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import pytest
 import trio
@@ -8,7 +9,7 @@ from trio.testing import MockClock
 
 from actors.errors import Fenced
 from actors.run.commands import Deliver, Finish, RunCommand
-from actors.run.events import ExportAppended, ProgressReported, RunError
+from actors.run.events import ExportAppended, ProgressReported, RunEnded, RunError
 from actors.run.status import Outcome
 from runtime.principal import LOCAL
 from runtime.requests import (
@@ -136,6 +137,71 @@ async def test_the_past_of_exports_can_be_read(autojump_clock: MockClock) -> Non
         assert len((await s.export(LOCAL, ExportRun(run_id=run_id)))["items"]) == 6
 
 
+async def test_lists_are_filtered_by_time(autojump_clock: MockClock) -> None:
+    """From an instant on, and before an instant."""
+    async with service() as s:
+        made = []
+        instants = []
+        for _ in range(3):
+            instants.append(s.node.host.env.now())
+            made.append((await s.start("greet"))["run_id"])
+            await trio.sleep(10)
+
+        async def listed(**where: Any) -> list[str]:
+            page = await s.list(LOCAL, ListRuns(**where))
+            return [run["run_id"] for run in page["runs"]]
+
+        assert await listed(created_from=instants[1]) == [made[2], made[1]]
+        assert await listed(created_until=instants[1]) == [made[0]]
+        assert await listed(created_from=instants[1], created_until=instants[2]) == [made[1]]
+
+
+async def test_a_page_that_is_just_full_is_the_last(autojump_clock: MockClock) -> None:
+    """Nobody is sent to an empty page."""
+    async with service() as s:
+        for _ in range(4):
+            await s.start("greet")
+        page = await s.list(LOCAL, ListRuns(limit=2))
+        assert page["next_after"] is not None
+        page = await s.list(LOCAL, ListRuns(limit=2, after=page["next_after"]))
+        assert (len(page["runs"]), page["next_after"]) == (2, None)
+
+
+async def test_updated_at_never_goes_back(autojump_clock: MockClock) -> None:
+    """Whatever the clock does while a run goes on (R22)."""
+    async with service() as s:
+        env = s.node.host.env
+        run_id = (await s.start("slow_exports", args={"n": 10}))["run_id"]
+        seen = []
+        now = env.now
+        for number in range(12):
+            if number == 5:
+                env.now = lambda: now() - 3_600_000_000_000  # type: ignore[method-assign]
+            shown = await s.read(run_id)
+            assert isinstance(shown["updated_at"], float)
+            seen.append(shown["updated_at"])
+            await trio.sleep(1)
+        assert seen == sorted(seen)
+        assert len(set(seen)) > 3
+
+
+@pytest.mark.parametrize("moment", range(0, 40, 3))
+async def test_a_cancel_that_races_with_the_end_leaves_one_end(
+    autojump_clock: MockClock, moment: int
+) -> None:
+    """Whoever comes first; the record says what happened, and that a cancel was asked for (R81)."""
+    async with service() as s:
+        run_id = (await s.start("steps", args={"n": 1}))["run_id"]
+        await trio.sleep(moment * 0.001)
+        asked = (await s.cancel(LOCAL, CancelRun(run_id=run_id)))["run"]
+        end = await s.finished(run_id)
+        assert end["status"] in {"succeeded", "canceled"}
+        assert len(s.world.events(run_id, RunEnded)) == 1
+        was_over = asked["finished_at"] is not None and not asked["cancel_requested"]
+        assert end["cancel_requested"] is not was_over
+        assert end["status"] == "succeeded" or end["cancel_requested"]
+
+
 # Ending
 
 
@@ -249,6 +315,9 @@ async def test_a_retry_is_a_new_run_of_the_same_root(autojump_clock: MockClock) 
         assert (second["parent_run_id"], second["root_run_id"]) == (first["run_id"],) * 2
         assert (second["attempt"], second["task_id"], second["trace_id"]) == (2, "t", "tr")
         assert second["idempotency_key"] is None
+        before, after = [(await s.world.state(run["run_id"])).created for run in (first, second)]
+        assert (after.plugin_id, after.entry_id, after.args) == ("test", "fail", {"code": "X"})
+        assert (before.plugin_id, before.entry_id, before.args) == ("test", "fail", {"code": "X"})
         await s.finished(second["run_id"])
         third = (await s.retry(LOCAL, RetryRun(run_id=first["run_id"])))["run"]
         assert (third["attempt"], third["parent_run_id"]) == (3, first["run_id"])

@@ -14,9 +14,11 @@ from eventlog import Append, MemoryStore, open_log
 from eventlog.store import Bounds
 from runtime.contract import PluginError, Retry, RunCancelled, RunContext
 from runtime.directory import Listed
-from runtime.host import Host, HostLimits, stream_of
+from runtime.host import Host
+from runtime.limits import HostLimits
 from runtime.plugin import declared, entry, plugin
 from runtime.recovery import recover
+from runtime.streams import stream_of
 from tests.eventlog.conftest import SteadyEnv
 
 CALLS: list[str] = []

@@ -25,11 +25,11 @@ from actors.run.events import (
 from actors.run.status import Outcome
 from actors.run.views import record
 from eventlog.cursor import parse_cursor
-from runtime.host import stream_of
 from runtime.principal import LOCAL
 from runtime.requests import GetRun
+from runtime.streams import stream_of
 from tests.simulation.run_clients import ALL, all_runs, events_of, get, open_runs, tidy_up
-from tests.simulation.run_plugin import BODIES, TRIES
+from tests.simulation.run_plugin import BODIES, REPEATED, TRIES
 from tests.simulation.world import Violation
 
 if TYPE_CHECKING:
@@ -82,6 +82,8 @@ def check_log(world: RunWorld) -> None:
         check_exports(events)
         check_answers(world, run_id)
     check_origins(runs)
+    if REPEATED:
+        raise Violation(f"{REPEATED[0]} was done again although it was recorded")
     for step, times in BODIES.items():
         activations = len(only(Activated, runs[step.partition("/")[0]]))
         if times > TRIES * activations:

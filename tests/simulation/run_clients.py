@@ -16,9 +16,9 @@ from actors.run.events import (
     RunEnded,
 )
 from eventlog.store import Bounds
-from runtime.host import stream_of
 from runtime.principal import LOCAL
 from runtime.requests import AnswerRun, CancelRun, CreateRun, GetRun, RetryRun
+from runtime.streams import stream_of
 from tests.simulation.world import Violation
 
 if TYPE_CHECKING:

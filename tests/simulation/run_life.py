@@ -12,7 +12,7 @@ import trio
 from tests.simulation.disk import Disk
 from tests.simulation.run_checks import check_live_state, check_log, let_all_end
 from tests.simulation.run_clients import keep_tidy, use_a_run
-from tests.simulation.run_plugin import BODIES
+from tests.simulation.run_plugin import BODIES, DONE, REPEATED
 from tests.simulation.run_world import RunWorld, run_server
 from tests.simulation.world import Violation
 
@@ -51,7 +51,8 @@ async def live(chance: random.Random) -> str:
 
 async def live_and_check(chance: random.Random) -> str:
     """Live through one seed, as far as it can be seen from outside."""
-    BODIES.clear()
+    for outside in (BODIES, DONE, REPEATED):
+        outside.clear()
     world = RunWorld(chance, Disk(chance))
     async with trio.open_nursery() as everything:
         everything.start_soon(run_server, world)

@@ -13,10 +13,12 @@ from actors.folded import Folded
 from actors.mailbox import Actor
 from actors.run import core, outbox
 from actors.run.core import RUN, Run
-from actors.run.events import RunEvent
+from actors.run.events import RunEvent, StepRecorded
+from actors.run.history import History
 from eventlog.record import START
+from runtime.children import Children
 from runtime.creation import Creation
-from runtime.host import Host, stream_of
+from runtime.streams import stream_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -139,9 +141,23 @@ def leave_those_who_look(self: Actor[Run, Any, Any]) -> None:
     _rest(self)
 
 
-async def leave_children_behind(self: Host, child: Run, parent_id: str) -> Run:
+async def leave_children_behind(self: Children, child: Run, parent_id: str) -> Run:
     """Cancel children from memory only."""
     return child
+
+
+# Steps
+
+
+_add = History.add
+
+
+def forget_steps(self: History, event: RunEvent) -> None:
+    """Do recorded steps again."""
+    if isinstance(event, StepRecorded):
+        self.last = event.step
+    else:
+        _add(self, event)
 
 
 Patches = list[tuple[Any, str, "Callable[..., Any]"]]
@@ -159,7 +175,8 @@ MUTANTS: dict[str, Patches] = {
     "zombie-without-the-epoch-check": [(core, "_require_charge", charge_without_an_epoch)],
     "refusal-before-its-cause": [(Actor, "_decide", refuse_at_once)],
     "looks-left-in-line": [(Actor, "_rest", leave_those_who_look)],
-    "children-left-behind": [(Host, "cancel_with_its_parent", leave_children_behind)],
+    "children-left-behind": [(Children, "cancel_with_its_parent", leave_children_behind)],
+    "recorded-steps-forgotten": [(History, "add", forget_steps)],
 }
 
 

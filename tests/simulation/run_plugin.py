@@ -10,12 +10,14 @@ import trio
 from perdure import PluginError, Retry, RunContext, entry, plugin
 
 BODIES: Final[Counter[str]] = Counter()  # how often each step was begun, outside of any process
+DONE: Final[set[str]] = set()  # steps whose value an entry has got
+REPEATED: Final[list[str]] = []  # steps that were begun again after that
 TRIES: Final = 9
 FOR_EVER: Final = 1_000_000
 CHILDREN: Final[list[tuple[str, dict[str, Any]]]] = [
     ("stay", {}),
     ("stay", {"deaf": True}),
-    ("nowhere", {}),  # no such entry
+    ("stay", {}),
 ]
 
 
@@ -32,6 +34,8 @@ class Simulated:
 
         async def one(number: int) -> int:
             BODIES[f"{ctx.run.id}/{number}"] += 1
+            if f"{ctx.run.id}/{number}" in DONE:
+                REPEATED.append(f"{ctx.run.id}/{number}")
             await trio.sleep(nap)
             if fails and number == 1 and BODIES[f"{ctx.run.id}/{number}"] % 3:
                 raise OSError("not this time")
@@ -50,6 +54,7 @@ class Simulated:
                     await ctx.run.step(
                         f"s{number}", one, number, retry=Retry(tries=TRIES, delay=0.1)
                     )
+                    DONE.add(f"{ctx.run.id}/{number}")
                 await ctx.run.export_text("again")  # equal items: only their count tells
         await ctx.run.sleep(nap)
         return "done"

@@ -24,7 +24,8 @@ from eventlog.simulation import Dead, SimEnv
 from runtime.catalogue import Catalogue
 from runtime.directory import Directory
 from runtime.errors import OperationError, translated
-from runtime.host import Host, HostLimits
+from runtime.host import Host
+from runtime.limits import HostLimits
 from runtime.plugin import declared
 from runtime.recovery import recover
 from runtime.runs import Runs

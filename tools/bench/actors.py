@@ -25,7 +25,7 @@ from eventlog import Append, SnapshotFile, SqliteStore, StreamWrite, open_log
 from eventlog.env import RealEnv
 from perdure import RunContext, entry, plugin
 from runtime.directory import Directory
-from runtime.host import HostLimits
+from runtime.limits import HostLimits
 from runtime.node import open_node
 from runtime.plugin import declared
 from runtime.principal import LOCAL

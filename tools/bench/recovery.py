@@ -19,9 +19,9 @@ from actors.run.core import RUN, Run
 from actors.run.events import RUN_EVENTS, Activated, RunCreated, RunEvent
 from eventlog import Append, Metadata, StreamWrite
 from runtime.directory import Directory
-from runtime.host import stream_of
 from runtime.node import open_node
 from runtime.plugin import declared
+from runtime.streams import stream_of
 from tools.bench.benchmark import Benchmark, Figure, Setting, Sides, Target
 from tools.bench.measure import Sample, Stopwatch
 from tools.bench.runs import Bench

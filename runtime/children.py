@@ -1,0 +1,101 @@
+"""Children: runs that a run has started, and that end when it is canceled or out of time.
+
+A parent that ends by itself, well or badly, leaves its children alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from actors.run.commands import RequestCancel
+from actors.run.events import RunCreated
+from actors.run.status import CancelMode, Status
+from eventlog.errors import LogClosed
+from runtime.entries import check_args
+from runtime.streams import stream_of
+
+if TYPE_CHECKING:
+    from actors.run.commands import Deliver
+    from actors.run.core import Run
+    from actors.run.events import ChildStarted
+    from runtime.host import Host
+    from runtime.plugin import Entry
+
+_log = logging.getLogger("perdure.children")
+
+
+def takes_its_children_along(run: Run) -> bool:
+    """Tell whether a run ends in a way that ends its children."""
+    return run.cancel is not None or run.status is Status.TIMEOUT
+
+
+class Children:
+    """The children of one host's runs."""
+
+    def __init__(self, host: Host) -> None:
+        """Start and cancel them through the host."""
+        self._host = host
+
+    def checked(self, plugin_id: str, entry_id: str, args: dict[str, Any]) -> Entry:
+        """Give the entry of a child that is to be started, or say why it cannot be."""
+        entry = self._host.entries.find(plugin_id, entry_id)
+        check_args(entry, args)
+        return entry
+
+    async def start(
+        self,
+        parent: Run,
+        started: ChildStarted,
+        command: Deliver,
+        plugin_id: str,
+        entry_id: str,
+        args: dict[str, Any],
+    ) -> None:
+        """Create a child in the same append as a delivery of its parent."""
+        entry = self.checked(plugin_id, entry_id, args)
+        created = RunCreated(
+            run_id=started.child_run_id,
+            plugin_id=plugin_id,
+            entry_id=entry_id,
+            args=args,
+            tenant=parent.created.tenant,
+            principal=parent.created.principal,
+            root_run_id=started.child_run_id,
+            attempt=1,
+            at=started.at,
+            task_id=parent.created.task_id,
+            trace_id=parent.created.trace_id,
+            session_id=parent.created.session_id,
+            started_by=parent.created.run_id,
+            timeout=self._host.limits.timeout_of(entry.timeout),
+        )
+        await self._host.ask(parent.created.run_id, command, also=[self._host.creation(created)])
+        self._host.dispatch(started.child_run_id, plugin_id)
+
+    async def cancel(self, parent: Run) -> None:
+        """Cancel the children of a run; one that cannot be reached hurts no other."""
+        for child in parent.children:
+            try:
+                await self._cancel(child, parent)
+            except LogClosed:
+                return  # this host is going down; the next one sees to it
+            except Exception:  # noqa: BLE001 - the edge of a run: what breaks it touches no other
+                _log.exception("run %s could not be canceled with its parent", child)
+
+    async def cancel_with_its_parent(self, child: Run, parent_id: str) -> Run:
+        """Cancel a child whose parent ended when there was no time left to tell it."""
+        parent = (await self._host.runs.look(stream_of(parent_id))).state
+        if not takes_its_children_along(parent):
+            return child
+        return await self._cancel(child.created.run_id, parent)
+
+    async def _cancel(self, child: str, parent: Run) -> Run:
+        out_of_time = parent.cancel is None
+        request = RequestCancel(
+            by=self._host.name,
+            reason="its parent is out of time" if out_of_time else "its parent was canceled",
+            mode=parent.cancel_mode or CancelMode.COOPERATIVE,
+            at=self._host.env.now(),
+        )
+        return (await self._host.ask(child, request)).state

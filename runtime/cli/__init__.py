@@ -1,0 +1,6 @@
+"""The command line: parses, asks, shows; knows none of the rules.
+
+Its modules import what they need when a command runs, so that ``perdure --help`` answers at once.
+"""
+
+from runtime.cli.program import main as main

@@ -1,0 +1,226 @@
+"""`perdure doctor`: whether this machine is a good place for a log."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from runtime.cli.commands import Command, common
+from runtime.cli.invocation import ExitCode, Invocation, pass_invocation
+from runtime.cli.words import Cell, Column, instant, size, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from runtime.datadir import DataDir
+
+FSYNCS: Final = 16
+_BLOCK: Final = b"perdure " * 512  # a page
+_SLOW: Final = 0.05  # seconds for an fsync, above which every commit is slow
+_TOO_FAST: Final = 0.00001  # no disk is that fast
+_LITTLE: Final = 1 << 30
+_TOO_LITTLE: Final = 64 << 20
+_BEGINNING: Final = 1_700_000_000  # seconds; a clock before this has not been set
+_SKEW: Final = 1.0  # seconds that the log may be ahead of the clock
+_NANOSECONDS: Final = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What was looked at, how it is, and what to do if it is not well."""
+
+    name: str
+    status: str  # ok, warn, fail
+    value: str
+    remedy: str = ""
+
+
+@click.command(
+    cls=Command,
+    short_help="Look at log, disk, clock and sandbox.",
+    examples=["perdure doctor", "perdure doctor --json"],
+)
+@common
+@pass_invocation
+def doctor(invocation: Invocation) -> None:
+    """Look at the log, the disk, the clock and what processes can be shut in with.
+
+    Nothing is changed; a small file is written beside the log for a moment. Exit code 1: something
+    is wrong.
+    """
+    data = invocation.data
+    checks = [*_versions(), *_store(data), *_disk(data), *_clock(data), *_sandbox()]
+    if invocation.json:
+        invocation.give({"checks": [asdict(check) for check in checks]})
+    else:
+        columns = (Column("CHECK"), Column(""), Column("FOUND", wraps=True))
+        rows = [(c.name, Cell(c.status, c.status), c.value) for c in checks]
+        invocation.lines(table(columns, rows, invocation.width))
+        remedies = [c for c in checks if c.status != "ok" and c.remedy]
+        invocation.lines([""] * bool(remedies))
+        for check in remedies:
+            invocation.say(f"{check.name}: {check.remedy}")
+    if any(check.status == "fail" for check in checks):
+        raise click.exceptions.Exit(ExitCode.FAILED)
+
+
+def _versions() -> Iterator[Check]:
+    import platform
+    import sqlite3
+    from importlib.metadata import version
+
+    yield Check("perdure", "ok", version("perdure"))
+    yield Check("python", "ok", f"{platform.python_version()} on {platform.system()}")
+    yield Check("sqlite", "ok", sqlite3.sqlite_version)
+
+
+def _store(data: DataDir) -> Iterator[Check]:
+    from eventlog.errors import EventLogError
+    from eventlog.sqlite import SqliteStore
+    from eventlog.sqlite.lock import holder_of
+    from eventlog.sqlite.schema import SCHEMA_VERSION
+
+    yield Check("data directory", "ok", str(data.path.absolute()))
+    if not data.log.exists():
+        yield Check("log", "ok", "none yet; the first run makes it")
+        return
+    try:
+        store = SqliteStore.open_reader(data.log)
+        try:
+            head, last = store.head().position, store.last_position()
+        finally:
+            store.close()
+    except (EventLogError, OSError) as error:
+        yield Check("log", "fail", str(error), "Keep the file; restore a backup elsewhere.")
+        return
+    found = f"format {SCHEMA_VERSION}, {head:,} records, {size(data.log.stat().st_size)}"
+    if head < last:
+        remedy = "`perdure log verify` tells more; restore a backup elsewhere."
+        yield Check("log", "fail", f"{found}; it once had {last:,}", remedy)
+    else:
+        yield Check("log", "ok", f"{found}; `perdure log verify` reads it all")
+    holder = holder_of(data.log)
+    if holder is None:
+        yield Check("writer", "ok", "nobody")
+    else:
+        yield Check("writer", "ok", f"process {holder.pid}" if holder.known else "not known here")
+
+
+def _disk(data: DataDir) -> Iterator[Check]:
+    import shutil
+
+    place = _existing(data.path)
+    free = shutil.disk_usage(place).free
+    status = "fail" if free < _TOO_LITTLE else "warn" if free < _LITTLE else "ok"
+    yield Check("disk space", status, f"{size(free)} free", "Make room before the log needs it.")
+    try:
+        times = sorted(_fsyncs(place))
+    except OSError as error:
+        remedy = "The log needs a directory that it can write to."
+        yield Check("fsync", "fail", str(error), remedy)
+        return
+    median, worst = times[len(times) // 2], times[-1]
+    told = f"{median * 1000:.2f} ms, at worst {worst * 1000:.2f} ms"
+    if median > _SLOW:
+        yield Check("fsync", "warn", told, "Every commit waits for it: use a faster disk.")
+    elif median < _TOO_FAST:
+        yield Check("fsync", "warn", told, "This is memory, not a disk: nothing here will last.")
+    else:
+        yield Check("fsync", "ok", told)
+
+
+def _existing(path: Path) -> Path:
+    """Give the directory, or the nearest one above it that exists."""
+    path = path.absolute()
+    while not path.is_dir():
+        path = path.parent
+    return path
+
+
+def _fsyncs(place: Path) -> Iterator[float]:
+    """Measure how long it takes until a page is on disk."""
+    import tempfile
+
+    from eventlog import clock
+
+    with tempfile.NamedTemporaryFile(dir=place, prefix=".perdure-doctor-") as file:
+        for _ in range(FSYNCS):
+            file.write(_BLOCK)
+            file.flush()
+            begun = clock.ticks()
+            os.fsync(file.fileno())
+            yield (clock.ticks() - begun) / _NANOSECONDS
+
+
+def _clock(data: DataDir) -> Iterator[Check]:
+    from eventlog import clock
+
+    now = clock.wall() / _NANOSECONDS
+    told = instant(now)
+    ahead = _newest(data) - now
+    if now < _BEGINNING:
+        yield Check("clock", "fail", told, "The clock has not been set.")
+    elif ahead > _SKEW:
+        remedy = "The clock went back. The log goes on; times in it stand still until then."
+        yield Check("clock", "warn", f"{told}; the log is {ahead:.0f} s ahead", remedy)
+    else:
+        yield Check("clock", "ok", told)
+
+
+def _newest(data: DataDir) -> float:
+    """Give the time of the newest record, in epoch seconds."""
+    from eventlog.errors import EventLogError
+    from eventlog.sqlite import SqliteStore
+
+    with suppress(EventLogError, OSError):
+        store = SqliteStore.open_reader(data.log)
+        try:
+            return store.commit_time() / _NANOSECONDS
+        finally:
+            store.close()
+    return 0.0
+
+
+def _sandbox() -> Iterator[Check]:
+    """Say what there is to shut processes in with. Without it they run as anything else does."""
+    import shutil
+
+    remedy = "Process entries still run, less shut in."
+    unshare = shutil.which("unshare")
+    yield Check("unshare", "ok" if unshare else "warn", unshare or "not installed", remedy)
+    namespaces = [n for n in ("user", "pid", "net", "mnt") if Path(f"/proc/self/ns/{n}").exists()]
+    yield Check(
+        "namespaces", "ok" if namespaces else "warn", ", ".join(namespaces) or "none", remedy
+    )
+    users = _user_namespaces()
+    yield Check("user namespaces", "ok" if users else "warn", users or "not allowed", remedy)
+    controllers = _read("/sys/fs/cgroup/cgroup.controllers")
+    writable = os.access("/sys/fs/cgroup", os.W_OK)
+    if controllers:
+        told = f"v2 ({controllers})" + ("" if writable else ", not writable by us")
+        yield Check("cgroups", "ok" if writable else "warn", told, remedy)
+    else:
+        old = Path("/sys/fs/cgroup").is_dir() and sys.platform == "linux"
+        yield Check("cgroups", "warn", "v1 only" if old else "none", remedy)
+
+
+def _user_namespaces() -> str:
+    """Say how many user namespaces there may be; empty if they are not for us."""
+    allowed = _read("/proc/sys/user/max_user_namespaces")
+    switch = _read("/proc/sys/kernel/unprivileged_userns_clone")
+    if not allowed.isdigit() or int(allowed) == 0 or (switch == "0" and os.geteuid() != 0):
+        return ""
+    return f"up to {int(allowed):,}"
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text("ascii").strip()
+    except OSError:
+        return ""

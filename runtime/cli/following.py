@@ -1,0 +1,48 @@
+"""Following one run from a place in the log to its end, and telling a display."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from actors.run.events import RUN_EVENTS, ExportAppended, RunEnded
+from actors.run.views import delta, export_item
+from eventlog.filter import Filter
+from runtime.streams import stream_of
+
+if TYPE_CHECKING:
+    from eventlog.log import EventLog
+    from eventlog.record import Mark, Record
+    from runtime.cli.display import Display
+
+TICK: Final = 0.25  # seconds between two movements of the time that is shown
+
+
+async def follow_run(log: EventLog, run_id: str, after: str | Mark, display: Display) -> None:
+    """Show all that happens to a run after a place, until its end."""
+    follow = await log.follow(after, Filter(streams=frozenset({stream_of(run_id)})))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_tick, display)
+        while True:
+            batch = await follow.next_batch()
+            for record in batch.records:
+                _show(record, run_id, log.cursor(record.mark), display)
+                if record.name == RunEnded.event_name:
+                    nursery.cancel_scope.cancel()
+                    return
+
+
+def _show(record: Record, run_id: str, cursor: str, display: Display) -> None:
+    change = delta(record)
+    if change is not None:
+        display.change(change, cursor)
+    elif record.name == ExportAppended.event_name:
+        item: ExportAppended = RUN_EVENTS.decode(record)
+        display.item(export_item(run_id, item), cursor)
+
+
+async def _tick(display: Display) -> None:
+    while True:
+        await trio.sleep(TICK)
+        display.tick()

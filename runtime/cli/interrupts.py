@@ -1,0 +1,73 @@
+"""Ctrl-C while a run is executed: ask it to end, then force it, then leave at once.
+
+The handler is Python's own, so that the third one leaves even while an entry blocks the event loop.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import trio
+
+from runtime.cli.invocation import ExitCode
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+AT_ONCE: Final = 3
+LEAVING: Final = 2.0  # seconds that a forced end may take to let go of what does not obey
+_SHOW_CURSOR: Final = b"\x1b[?25h"
+
+
+class Interrupts:
+    """Counts Ctrl-C for the length of a block."""
+
+    def __init__(self) -> None:
+        """Wake the event loop that this is made in."""
+        self.count = 0
+        self._token = trio.lowlevel.current_trio_token()
+        self._heard = trio.Event()
+        self._before: Any = None
+
+    def __enter__(self) -> Self:
+        self._before = signal.signal(signal.SIGINT, self._hear)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+    async def next(self) -> int:
+        """Wait for one more; give how many there were."""
+        heard = self._heard
+        await heard.wait()
+        return self.count
+
+    async def cancel(self, scope: trio.CancelScope) -> None:
+        """Cancel a scope at the next one."""
+        await self.next()
+        scope.cancel()
+
+    def _hear(self, _number: int, _frame: FrameType | None) -> None:
+        self.count += 1
+        if self.count >= AT_ONCE:
+            leave_at_once(ExitCode.INTERRUPTED)
+        self._token.run_sync_soon(self._wake)
+
+    def _wake(self) -> None:
+        self._heard.set()
+        self._heard = trio.Event()
+
+
+def leave_soon(code: ExitCode) -> None:
+    """Leave with a code in a moment, even if something does not let go."""
+    signal.signal(signal.SIGALRM, lambda *_: leave_at_once(code))
+    signal.setitimer(signal.ITIMER_REAL, LEAVING)
+
+
+def leave_at_once(code: ExitCode) -> None:
+    """End this process as a crash would: what was acknowledged is on disk."""
+    if os.isatty(1):
+        os.write(1, _SHOW_CURSOR)
+    os._exit(code)

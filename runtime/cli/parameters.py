@@ -1,0 +1,178 @@
+"""What people type: runs, moments, entries, arguments."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import datetime
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from click.shell_completion import CompletionItem
+
+from runtime.cli.invocation import Invocation
+
+if TYPE_CHECKING:
+    from runtime.plugin import Entry
+
+STATUSES: Final = (
+    "queued",
+    "running",
+    "cancel_requested",
+    "succeeded",
+    "failed",
+    "canceled",
+    "timeout",
+)
+_CURSOR_LENGTH: Final = 28
+_NANOSECONDS: Final = 1_000_000_000
+_MICROSECOND_END: Final = 999  # what is shown is cut to the microsecond: its whole length is meant
+_OFFERED: Final = 50  # runs that completion offers
+
+
+class Moment(click.ParamType):  # type: ignore[type-arg]  # older clicks have none
+    """A place in the log: a cursor, or an instant as UTC nanoseconds."""
+
+    name = "CURSOR|INSTANT"
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401 - as click has it
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> str | int:
+        """Tell what was typed: epoch seconds, ISO 8601, or a cursor."""
+        if isinstance(value, int):
+            return value
+        with suppress(InvalidOperation):
+            number = Decimal(value)
+            if number.is_finite():
+                return _instant(number)
+        with suppress(ValueError, OverflowError):
+            then = datetime.fromisoformat(value).astimezone()
+            return _instant(Decimal(int(then.timestamp())) + Decimal(then.microsecond) / 10**6)
+        if len(value) != _CURSOR_LENGTH:
+            self.fail(
+                f"{value!r} is no cursor, no ISO 8601 time and no epoch seconds."
+                " Try 2026-08-01T12:00:00Z; without an offset it is local time.",
+                param,
+                ctx,
+            )
+        return str(value)
+
+
+def _instant(seconds: Decimal) -> int:
+    return int(seconds * 1_000_000) * 1000 + _MICROSECOND_END
+
+
+class RunName(click.ParamType):  # type: ignore[type-arg]  # older clicks have none
+    """A run: its id, or a beginning of it."""
+
+    name = "RUN"
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401 - as click has it
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> str:
+        """Take what can be the beginning of an id."""
+        text = str(value).strip().lower()
+        if not text or set(text) - set("0123456789abcdef-"):
+            self.fail(
+                f"{value!r} is not a run's id or its beginning; `perdure runs` lists them.",
+                param,
+                ctx,
+            )
+        return text
+
+    def shell_complete(
+        self,
+        ctx: click.Context,
+        param: click.Parameter,  # noqa: ARG002 - as click has it
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """Offer the newest runs. Whatever goes wrong, there is nothing to offer."""
+        with suppress(Exception):
+            from runtime.beside import open_beside
+
+            invocation = ctx.find_root().ensure_object(Invocation)
+            with open_beside(invocation.data) as beside:
+                page = beside.call("runs.list", {"limit": _OFFERED})
+            return [
+                CompletionItem(run["run_id"], help=f"{run['status']} {run['entry_id']}")
+                for run in page["runs"]
+                if run["run_id"].startswith(incomplete)
+            ]
+        return []
+
+
+class EntryName(click.ParamType):  # type: ignore[type-arg]  # older clicks have none
+    """An entry of a plugin: PLUGIN.ENTRY."""
+
+    name = "PLUGIN.ENTRY"
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401 - as click has it
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> tuple[str, str]:
+        """Take both names apart at the last dot."""
+        if isinstance(value, tuple):
+            return value
+        plugin_id, dot, entry_id = value.rpartition(".")
+        if not (dot and plugin_id and entry_id):
+            self.fail(
+                f"{value!r} is not PLUGIN.ENTRY, as demo.count is; `perdure plugins` lists them.",
+                param,
+                ctx,
+            )
+        return plugin_id, entry_id
+
+    def shell_complete(
+        self,
+        ctx: click.Context,
+        param: click.Parameter,  # noqa: ARG002 - as click has it
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """Offer what is loaded. Whatever goes wrong, there is nothing to offer."""
+        with suppress(Exception):
+            from runtime.loading import load_plugins
+
+            invocation = ctx.find_root().ensure_object(Invocation)
+            names = [
+                f"{plugin.id}.{entry_id}"
+                for plugin in load_plugins(invocation.settings).plugins.values()
+                for entry_id in plugin.entries
+            ]
+            return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
+        return []
+
+
+def parsed_args(words: tuple[str, ...], entry: Entry) -> dict[str, Any]:
+    """Give the arguments of an entry: each JSON if it can be, else text.
+
+    What the entry's schema says is a string stays as it was typed.
+    """
+    properties = entry.schema.get("properties", {})
+    args: dict[str, Any] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals or not name:
+            raise click.UsageError(f"--arg {word!r} is not NAME=VALUE, as to=100 is.")
+        if name in args:
+            raise click.UsageError(f"--arg {name} is given twice.")
+        args[name] = _value(text, properties.get(name, {}))
+    return args
+
+
+def _value(text: str, schema: dict[str, Any]) -> Any:  # noqa: ANN401 - any JSON value
+    import msgspec
+
+    try:
+        value = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+    is_text = schema.get("type") == "string" and not isinstance(value, str)
+    return text if is_text else value

@@ -1,0 +1,136 @@
+"""The `perdure` command and the edge of all its commands: errors leave as sentences."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import click
+
+from runtime.cli import doctor, listing, logfile, running, serving, showing, watching
+from runtime.cli.commands import Group, common
+from runtime.cli.invocation import ExitCode, Invocation, Refusal
+
+_CONFLICTS: Final = frozenset({403, 409, 503})  # HTTP's words for: not now, not you
+_INTERNAL: Final = 500
+_HOLDER_REMEDY: Final = (
+    "Reading works beside it: `perdure runs`, `show`, `watch`. To write, wait until it ends or stop"
+    " it.\nTo use another log, pass --data-dir."
+)
+
+
+class _Program(Group):
+    """The outermost group: whatever its commands raise ends here."""
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - what the command gives
+        """Run a command; tell errors that people can do something about."""
+        invocation = ctx.ensure_object(Invocation)
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(ExitCode.INTERRUPTED)
+        except (click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise
+        except BaseException as error:
+            if isinstance(error, BaseExceptionGroup) and error.subgroup(KeyboardInterrupt):
+                ctx.exit(ExitCode.INTERRUPTED)
+            told = _told(error, json=invocation.json)
+            if told is None:
+                raise
+            told.json, told.color = invocation.json, invocation.color
+            raise told from error
+
+
+def _told(error: BaseException, *, json: bool) -> Refusal | None:
+    """Say what an error means to people; None if it is ours alone, or said already."""
+    if isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        return _told(error.exceptions[0], json=json)
+    if isinstance(error, Refusal):
+        return error
+    if isinstance(error, click.ClickException):
+        if not json:
+            return None
+        message = error.format_message()
+        return Refusal(message, code="VALIDATION_ERROR", exit_code=ExitCode.USAGE)
+    return _told_from_below(error)
+
+
+def _told_from_below(error: BaseException) -> Refusal | None:
+    from eventlog.errors import EventLogError, LogLocked
+    from runtime.errors import OperationError
+    from runtime.settings import SettingsError
+
+    match error:
+        case SettingsError():
+            return Refusal(str(error), code="VALIDATION_ERROR", exit_code=ExitCode.USAGE)
+        case OperationError():
+            return refused(error)
+        case LogLocked(pid=pid):
+            holder = f"process {pid}" if pid is not None else "another process"
+            return Refusal(
+                f"{error.path} is being written by {holder}.",
+                code="UNAVAILABLE",
+                exit_code=ExitCode.UNAVAILABLE,
+                remedy=_HOLDER_REMEDY,
+            )
+        case EventLogError() | OSError():
+            return Refusal(str(error), code="UNAVAILABLE", exit_code=ExitCode.UNAVAILABLE)
+        case _:
+            return None
+
+
+def refused(error: Any) -> Refusal:  # noqa: ANN401 - an OperationError, imported late
+    """Tell an error of the table of operations."""
+    exit_code = ExitCode.USAGE
+    if error.kind.status in _CONFLICTS:
+        exit_code = ExitCode.UNAVAILABLE
+    elif error.kind.status == _INTERNAL:
+        exit_code = ExitCode.FAILED
+    remedy = _REMEDIES.get(error.code)
+    return Refusal(error.message, code=error.code, exit_code=exit_code, remedy=remedy)
+
+
+_REMEDIES: Final = {
+    "RUN_NOT_FOUND": "`perdure runs` lists what there is.",
+    "PLUGIN_NOT_FOUND": "`perdure plugins` lists what can be run, and what could not be loaded.",
+    "ENTRY_NOT_FOUND": "`perdure plugins` lists what can be run.",
+    "INVALID_CURSOR": "Cursors come from --json output of this very log; leave it out to see now.",
+}
+
+
+@click.group(
+    cls=_Program,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    examples=[
+        "perdure run demo.count --arg to=100 --arg delay=0.05",
+        "perdure runs --status failed",
+        "perdure show RUN --at 2026-08-01T12:00",
+        "perdure COMMAND --help",
+    ],
+)
+@common
+@click.version_option(package_name="perdure", message="%(prog)s %(version)s")
+@click.pass_context
+def main(context: click.Context) -> None:
+    """Perdure: an event-sourced actor runtime for long-running agent work.
+
+    A RUN is a run's id, or as much of its beginning as fits no other run.
+    """
+    context.ensure_object(Invocation)
+
+
+for _command in (
+    running.run,
+    listing.runs,
+    showing.show,
+    watching.watch,
+    showing.export,
+    showing.logs,
+    running.retry,
+    running.cancel,
+    listing.plugins,
+    listing.config,
+    doctor.doctor,
+    logfile.log,
+    serving.serve,
+):
+    main.add_command(_command)

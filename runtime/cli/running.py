@@ -1,0 +1,222 @@
+"""The commands that need to be the log's writer: run, retry, cancel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from runtime.cli.commands import Command, common
+from runtime.cli.invocation import ExitCode, Invocation, Refusal, pass_invocation
+from runtime.cli.listing import arguments
+from runtime.cli.parameters import EntryName, RunName, parsed_args
+from runtime.cli.showing import reading
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from runtime.answers import RunAnswer
+    from runtime.loading import Loaded
+    from runtime.node import Node
+    from runtime.plugin import Plugin
+
+    Begin = Callable[[Node], Awaitable[RunAnswer]]
+
+
+@click.command(
+    cls=Command,
+    short_help="Run an entry here and show how it goes.",
+    examples=[
+        "perdure run demo.count --arg to=100 --arg delay=0.05",
+        "perdure run demo.fail --arg code=MINE; echo $?",
+        "perdure run demo.steps --key nightly-2026-08-01",
+        "perdure run demo.count --json | jq -c .change",
+    ],
+)
+@click.argument("entry", type=EntryName(), metavar="PLUGIN.ENTRY")
+@click.option(
+    "--arg",
+    "args",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="An argument: JSON if it can be, else text. May be repeated.",
+)
+@click.option("--task", metavar="TASK", help="The task that the run belongs to.")
+@click.option("--key", metavar="KEY", help="Once only: the same key finds the same run again.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds that the run may take."
+)
+@common
+@pass_invocation
+def run(
+    invocation: Invocation,
+    entry: tuple[str, str],
+    args: tuple[str, ...],
+    task: str | None,
+    key: str | None,
+    timeout: float | None,
+) -> None:
+    """Run an entry in this process and show how it goes; the exit code tells how it ended.
+
+    This process writes the log meanwhile, and leaves other runs in it alone. Ctrl-C asks the run
+    to end, a second one forces it, a third one leaves at once; `perdure retry` goes on with a run
+    that was left.
+    """
+    plugins = _plugins(invocation)
+    plugin_id, entry_id = entry
+    checked = _checked(plugins, plugin_id, entry_id, args)
+    request = {
+        "plugin_id": plugin_id,
+        "entry_id": entry_id,
+        "args": checked,
+        "task_id": task,
+        "idempotency_key": key,
+        "timeout": timeout,
+    }
+
+    async def create(node: Node) -> RunAnswer:
+        return await _create(node, request)
+
+    _finish(invocation, plugins, create)
+
+
+def _checked(
+    plugins: Mapping[str, Plugin], plugin_id: str, entry_id: str, args: tuple[str, ...]
+) -> dict[str, Any]:
+    """Give the arguments if the entry takes them; else say what it takes."""
+    from runtime.entries import Entries, check_args
+    from runtime.errors import OperationError
+    from runtime.plugins import entry_view
+
+    entry = Entries(plugins).find(plugin_id, entry_id)
+    checked = parsed_args(args, entry)
+    try:
+        check_args(entry, checked)
+    except OperationError as error:
+        takes = " ".join(arguments(entry_view(entry))) or "no arguments"
+        raise Refusal(
+            error.message,
+            code=error.code,
+            exit_code=ExitCode.USAGE,
+            remedy=f"{plugin_id}.{entry_id} takes {takes}",
+        ) from error
+    return checked
+
+
+async def _create(node: Node, request: dict[str, Any]) -> RunAnswer:
+    """Create a run; one that its key has found, and that nobody is at work on, is taken up."""
+    from runtime.principal import LOCAL
+    from runtime.recovery import take_up
+
+    before = await node.host.log.head()
+    answer: RunAnswer = await node.operations.call(LOCAL, "runs.create", request)
+    mark = await node.host.log.resolve(answer["cursor"])
+    if mark.position <= before.position:
+        await take_up(node.host, answer["run"]["run_id"])
+    return answer
+
+
+@click.command(
+    cls=Command,
+    short_help="Run again, or go on with what was left.",
+    examples=["perdure retry RUN", "perdure retry 0199a7c2-7d3e --json"],
+)
+@click.argument("run", type=RunName())
+@common
+@pass_invocation
+def retry(invocation: Invocation, run: str) -> None:
+    """Run again what has ended, as a new attempt; go on with what was left.
+
+    A run that has not ended, and whose process is gone, is taken up where it was left: its recorded
+    steps are not done again. Ctrl-C and exit codes are those of `perdure run`.
+    """
+    from runtime.entries import Entries
+
+    record = _record(invocation, run)
+    plugins = _plugins(invocation)
+    Entries(plugins).find(record["plugin_id"], record["entry_id"])
+
+    async def begin(node: Node) -> RunAnswer:
+        return await _again(node, record["run_id"])
+
+    _finish(invocation, plugins, begin)
+
+
+async def _again(node: Node, run_id: str) -> RunAnswer:
+    from runtime.principal import LOCAL
+    from runtime.recovery import take_up
+
+    answer: RunAnswer = await node.operations.call(LOCAL, "runs.get", {"run_id": run_id})
+    if answer["run"]["finished_at"] is None:
+        await take_up(node.host, run_id)
+    else:
+        answer = await node.operations.call(LOCAL, "runs.retry", {"run_id": run_id})
+    return answer
+
+
+@click.command(
+    cls=Command,
+    short_help="End a run that was left.",
+    examples=["perdure cancel RUN", "perdure cancel RUN --reason 'not needed'"],
+)
+@click.argument("run", type=RunName())
+@click.option("--reason", metavar="TEXT", help="Why, for those who read it later.")
+@common
+@pass_invocation
+def cancel(invocation: Invocation, run: str, reason: str | None) -> None:
+    """End a run that no process is at work on: one that was left, or still waits.
+
+    While a process executes it, press Ctrl-C there.
+    """
+    import trio
+
+    record = _record(invocation, run)
+    run_id = record["run_id"]
+    if record["finished_at"] is not None:
+        answer = {"run": record}
+    else:
+        answer = trio.run(_cancel, invocation, run_id, reason)
+    if invocation.json:
+        invocation.give(answer)
+        return
+    status = answer["run"]["status"]
+    late = " already" if record["finished_at"] is not None else ""
+    invocation.say(f"{run_id} is {status}{late}.")
+
+
+async def _cancel(invocation: Invocation, run_id: str, reason: str | None) -> Any:  # noqa: ANN401
+    from runtime.local import open_local_node
+    from runtime.principal import LOCAL
+
+    async with open_local_node(invocation.settings, {}, only=()) as node:
+        await node.operations.call(LOCAL, "runs.cancel", {"run_id": run_id, "reason": reason})
+        await node.host.end_of(run_id)
+        return await node.operations.call(LOCAL, "runs.get", {"run_id": run_id})
+
+
+def _record(invocation: Invocation, run: str) -> Any:  # noqa: ANN401 - a RunRecord
+    """Read a run before anything is opened for writing."""
+    return reading(
+        invocation, lambda beside: beside.call("runs.get", {"run_id": beside.run_id(run)})
+    )["run"]
+
+
+def _plugins(invocation: Invocation) -> Mapping[str, Plugin]:
+    """Load plugins; say to people which could not be loaded."""
+    from runtime.loading import load_plugins
+
+    loaded: Loaded = load_plugins(invocation.settings)
+    if not invocation.json:
+        for problem in loaded.problems:
+            invocation.say(f"Warning: {problem}", err=True)
+    return loaded.plugins
+
+
+def _finish(invocation: Invocation, plugins: Mapping[str, Plugin], begin: Begin) -> None:
+    """Execute what begins here to its end, and leave with the exit code of its outcome."""
+    import trio
+
+    from runtime.cli.execution import execute
+
+    code: ExitCode = trio.run(execute, invocation, plugins, begin)
+    raise click.exceptions.Exit(code)

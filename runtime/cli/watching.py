@@ -1,0 +1,88 @@
+"""`perdure watch`: follow a run that another process executes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from runtime.cli.commands import Command, common
+from runtime.cli.invocation import ExitCode, Invocation, exit_code_of, pass_invocation
+from runtime.cli.listing import is_held
+from runtime.cli.parameters import RunName
+from runtime.cli.showing import reading
+
+if TYPE_CHECKING:
+    from runtime.answers import RunAnswer
+
+
+@click.command(
+    cls=Command,
+    short_help="Follow a run that another process executes.",
+    examples=[
+        "perdure watch RUN",
+        "perdure watch RUN --json",
+        "perdure watch RUN --after CURSOR",
+    ],
+)
+@click.argument("run", type=RunName())
+@click.option("--after", metavar="CURSOR", help="Show all that came after a place, then go on.")
+@common
+@pass_invocation
+def watch(invocation: Invocation, run: str, after: str | None) -> None:
+    """Follow a run until its end; the exit code tells how it ended.
+
+    Ctrl-C stops watching. The run goes on.
+    """
+    answer: RunAnswer = reading(
+        invocation, lambda beside: beside.call("runs.get", {"run_id": beside.run_id(run)})
+    )
+    if after is not None:
+        reading(invocation, lambda beside: beside.call("runs.list", {"after": after, "limit": 1}))
+    import trio
+
+    code = trio.run(_watch, invocation, answer, after)
+    raise click.exceptions.Exit(code)
+
+
+async def _watch(invocation: Invocation, answer: RunAnswer, after: str | None) -> ExitCode:
+    from contextlib import closing
+
+    import trio
+
+    from actors.run.views import record
+    from eventlog.env import RealEnv
+    from eventlog.log import open_log
+    from eventlog.sqlite import SqliteStore
+    from runtime.cli.display import OUTCOMES, display_for
+    from runtime.cli.following import follow_run
+    from runtime.cli.interrupts import Interrupts
+    from runtime.principal import LOCAL
+    from runtime.reader import RunReader
+
+    run, cursor = answer["run"], answer["cursor"]
+    display = display_for(invocation)
+    try:
+        display.begin(run, cursor)
+        if run["status"] not in OUTCOMES and not is_held(invocation):
+            display.note("No process is at work on this log; waiting until one is (Ctrl-C stops).")
+            display.note(f"To go on with the run here: perdure retry {run['run_id']}")
+        with closing(SqliteStore.open_reader(invocation.data.log)) as store:
+            async with open_log(RealEnv(), store) as log:
+                begin = await log.resolve(after or cursor)
+                known = await log.resolve(cursor)
+                if run["status"] not in OUTCOMES or begin.position < known.position:
+                    with Interrupts() as interrupts:
+                        async with trio.open_nursery() as nursery:
+                            nursery.start_soon(interrupts.cancel, nursery.cancel_scope)
+                            await follow_run(log, run["run_id"], begin, display)
+                            nursery.cancel_scope.cancel()
+                    if interrupts.count:
+                        display.note("Stopped watching; the run goes on.")
+                        return ExitCode.INTERRUPTED
+                ended = await RunReader(log).now(LOCAL, run["run_id"])
+                run, cursor = record(ended.state, ended.commit_time), log.cursor(ended.mark)
+        display.end(run, cursor)
+    finally:
+        display.close()
+    return exit_code_of(run["status"])

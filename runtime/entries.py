@@ -1,0 +1,67 @@
+"""The entries that a host can execute: found by name, and checked before a run exists."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from eventlog import cbor
+from eventlog.errors import CodecError
+from runtime.errors import OperationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from actors.run.core import Run
+    from runtime.plugin import Entry, Plugin
+
+
+class Entries:
+    """What plugins can do."""
+
+    def __init__(self, plugins: Mapping[str, Plugin]) -> None:
+        """Look into these plugins."""
+        self.plugins = plugins
+
+    def find(self, plugin_id: str, entry_id: str) -> Entry:
+        """Give an entry; say what there is if it does not exist."""
+        plugin = self.plugins.get(plugin_id)
+        if plugin is None:
+            raise OperationError("PLUGIN_NOT_FOUND", f"no plugin {plugin_id!r} is loaded")
+        entry = plugin.entries.get(entry_id)
+        if entry is None:
+            known = ", ".join(sorted(plugin.entries))
+            raise OperationError(
+                "ENTRY_NOT_FOUND", f"plugin {plugin_id!r} has no entry {entry_id!r}, but {known}"
+            )
+        return entry
+
+    def of(self, run: Run) -> Entry | None:
+        """Give the entry of a run, if it is loaded."""
+        plugin = self.plugins.get(run.created.plugin_id)
+        return plugin.entries.get(run.created.entry_id) if plugin is not None else None
+
+    def version_for(self, run: Run) -> str:
+        """Give the version of the plugin that would execute a run."""
+        plugin = self.plugins.get(run.created.plugin_id)
+        return plugin.version if plugin is not None else ""
+
+    def resumes(self, run: Run) -> bool:
+        """Tell whether a run's entry can be called again."""
+        entry = self.of(run)
+        return entry is not None and entry.resumes
+
+    def is_compatible(self, run: Run) -> bool:
+        """Tell whether a run can go on with the plugin that is loaded."""
+        plugin = self.plugins.get(run.created.plugin_id)
+        return plugin is not None and (
+            run.plugin_version in {None, plugin.version} or run.plugin_version in plugin.compatible
+        )
+
+
+def check_args(entry: Entry, args: dict[str, Any]) -> None:
+    """Refuse arguments that the entry does not take, or that cannot be kept."""
+    try:
+        entry.check(args)
+        cbor.check(args)
+    except (ValueError, CodecError) as error:
+        raise OperationError("VALIDATION_ERROR", f"args: {error}") from error

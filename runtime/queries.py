@@ -1,0 +1,138 @@
+"""The operations that only read runs: one run, lists, what was put out, what was logged.
+
+They need a log that can be read and a directory of its runs, and no event loop; a server offers
+them together with those that change something (``runtime.runs``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from actors.run.views import item_number, log_line, record
+from runtime.answers import ExportPage, LogPage, RunAnswer, RunPage
+from runtime.directory import RunFilter
+from runtime.errors import OperationError
+from runtime.operations import operation
+from runtime.principal import Permission, Principal
+from runtime.requests import ExportRun, GetRun, ListRuns, ReadLogs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from actors.folded import Folded
+    from actors.run.core import Run
+    from eventlog.record import Mark
+    from runtime.directory import Listed
+    from runtime.reader import Readable, RunReader
+
+
+class Lists(Protocol):
+    """Lists of runs."""
+
+    async def list(
+        self, where: RunFilter, *, before: int | None, at: Mark | None, limit: int
+    ) -> tuple[Sequence[Listed], Mark]:
+        """List runs, newest first, and say at which place in the log this is true."""
+
+
+class RunQueries:
+    """Everything that can be read of runs."""
+
+    def __init__(self, log: Readable, lists: Lists, reader: RunReader) -> None:
+        """Read one log."""
+        self._log = log
+        self._lists = lists
+        self._reader = reader
+
+    @operation("runs.get", Permission.READ, "RUN_NOT_FOUND", "INVALID_CURSOR")
+    async def get(self, principal: Principal, request: GetRun) -> RunAnswer:
+        """Read a run, now or as it was."""
+        return self._answer(*await self._read(principal, request.run_id, request.at))
+
+    @operation("runs.list", Permission.READ, "INVALID_CURSOR")
+    async def list(self, principal: Principal, request: ListRuns) -> RunPage:
+        """List runs, newest first, with the records they had at the place of the answer."""
+        at = None if request.at is None else await self._reader.place(request.at)
+        before = (
+            None if request.after is None else (await self._log.resolve(request.after)).position
+        )
+        where = RunFilter(
+            plugin_id=request.plugin_id,
+            entry_id=request.entry_id,
+            task_id=request.task_id,
+            session_id=request.session_id,
+            root_run_id=request.root_run_id,
+            tenant=principal.tenant,
+            statuses=None if request.status is None else frozenset(request.status),
+            created_from=request.created_from,
+            created_until=request.created_until,
+        )
+        found, true_at = await self._lists.list(
+            where, before=before, at=at, limit=request.limit + 1
+        )
+        more = len(found) > request.limit
+        found = found[: request.limit]
+        run_ids = [listed.run_id for listed in found]
+        runs = await self._reader.all_at(principal, run_ids, true_at)
+        next_after = None
+        if more:
+            mark = await self._log.in_thread(self._log.store.mark_at, found[-1].position)
+            next_after = None if mark is None else self._log.cursor(mark)
+        return {
+            "runs": [record(folded.state, folded.commit_time) for folded in runs],
+            "next_after": next_after,
+            "cursor": self._log.cursor(true_at),
+        }
+
+    @operation("runs.export", Permission.READ, "RUN_NOT_FOUND", "INVALID_CURSOR")
+    async def export(self, principal: Principal, request: ExportRun) -> ExportPage:
+        """Read export items in order, from an item's id on."""
+        folded, at = await self._read(principal, request.run_id, request.at)
+        after = _item_number(folded.state, request.after)
+        last = min(after + request.limit, folded.state.exports)
+        items = await self._reader.items(folded, range(after + 1, last + 1))
+        more = last < folded.state.exports
+        return {
+            "items": items,
+            "next_after": items[-1]["export_item_id"] if more else None,
+            "cursor": self._log.cursor(at),
+        }
+
+    @operation("runs.logs", Permission.READ, "RUN_NOT_FOUND", "INVALID_CURSOR")
+    async def logs(self, principal: Principal, request: ReadLogs) -> LogPage:
+        """Read the lines that a run has logged, in order; lines logged together stay together."""
+        folded, at = await self._read(principal, request.run_id, request.at)
+        after = None if request.after is None else await self._log.resolve(request.after)
+        batches, more = await self._reader.log_batches(folded, after, request.limit)
+        return {
+            "lines": [log_line(line) for batch in batches for line in batch.lines],
+            "dropped": sum(batch.dropped for batch in batches),
+            "next_after": None if more is None else self._log.cursor(more),
+            "cursor": self._log.cursor(at),
+        }
+
+    async def _read(
+        self, principal: Principal, run_id: str, at: str | int | None
+    ) -> tuple[Folded[Run], Mark]:
+        """Give a run, now or as it was, and the place at which this is true."""
+        if at is None:
+            folded = await self._reader.now(principal, run_id)
+            return folded, folded.mark
+        place = await self._reader.place(at)
+        return await self._reader.at(principal, run_id, place), place
+
+    def _answer(self, folded: Folded[Run], at: Mark | None = None) -> RunAnswer:
+        return {
+            "run": record(folded.state, folded.commit_time),
+            "cursor": self._log.cursor(at or folded.mark),
+        }
+
+
+def _item_number(run: Run, item_id: str | None) -> int:
+    """Give the number of an item that a page goes on from."""
+    if item_id is None:
+        return 0
+    named = item_number(item_id)
+    if named is None or named[0] != run.created.run_id or named[1] > run.exports:
+        raise OperationError("INVALID_CURSOR", f"{item_id!r} is not an item of this run")
+    return named[1]

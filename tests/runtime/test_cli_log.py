@@ -1,0 +1,182 @@
+"""The log as a file, the machine, the settings, the plugins."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from eventlog.env import RealEnv
+from eventlog.sqlite import SqliteStore
+from eventlog.sqlite.lock import holder_of
+from runtime.settings import NAMES
+from tests.runtime.terminal import Shell
+
+
+@pytest.fixture
+def used(shell: Shell) -> Shell:
+    """A log with a run."""
+    shell.call("run", "demo.count", "--arg", "to=2", "--arg", "delay=0")
+    return shell
+
+
+def test_verify_reads_all_of_it(used: Shell) -> None:
+    """And says so; for programs as an object."""
+    result = used.call("log", "verify")
+    assert result.exit_code == 0
+    assert "The log is sound." in result.output
+    report = used.json("log", "verify")
+    assert report["sound"] is True
+    assert report["records"] > 5
+    assert report["problems"] == []
+
+
+def test_verify_finds_what_is_wrong(used: Shell) -> None:
+    """The problems are listed, and what to do; the exit code says that it failed."""
+    database = sqlite3.connect(used.data / "log.db")
+    database.execute("DROP TRIGGER events_are_never_deleted")
+    database.execute("DELETE FROM events WHERE rowid = 2")
+    database.commit()
+    database.close()
+    result = used.call("log", "verify")
+    assert result.exit_code == 1
+    assert "record 3 follows 1: some are missing" in result.output
+    assert "perdure log restore" in result.output
+    assert json.loads(used.call("log", "verify", "--json").output)["sound"] is False
+
+
+def test_a_backup_is_restored_elsewhere(used: Shell) -> None:
+    """With all runs, as a log of its own; nothing is ever overwritten."""
+    assert "records are in copy.perdure" in used.call("log", "backup", "copy.perdure").output
+    again = used.call("log", "backup", "copy.perdure")
+    assert again.exit_code == 5
+    assert "never overwritten" in again.stderr
+    restored = used.call("log", "restore", "copy.perdure", "--data-dir", "other")
+    assert restored.exit_code == 0
+    assert used.json("runs", "--data-dir", "other")["runs"] == used.runs()
+    twice = used.call("log", "restore", "copy.perdure", "--data-dir", "other")
+    assert twice.exit_code == 5
+    assert "Name another directory with --data-dir" in twice.stderr
+    cursor = used.json("runs")["cursor"]
+    assert used.call("runs", "--data-dir", "other", "--at", cursor).exit_code == 2
+
+
+def test_a_backup_is_made_beside_the_writer(used: Shell) -> None:
+    """Whoever holds the log is not disturbed."""
+    store = SqliteStore.open(used.data / "log.db", env=RealEnv())
+    try:
+        head = store.head().position
+        assert used.json("log", "backup", "copy.perdure")["records"] == head
+        assert used.json("log", "verify")["records"] == head
+    finally:
+        store.close()
+
+
+def test_what_cannot_be_backed_up_or_restored_leaves_nothing(shell: Shell) -> None:
+    """No log, no directory, no backup: each is told, and no file appears."""
+    assert shell.call("log", "backup", "copy").exit_code == 5
+    shell.call("serve")
+    assert shell.call("log", "backup", "no/such/place").exit_code == 2
+    assert shell.call("log", "restore", "missing", "--data-dir", "new").exit_code == 2
+    Path("text").write_text("no backup", "utf-8")
+    for source in ("text", str(shell.data / "log.db")):
+        result = shell.call("log", "restore", source, "--data-dir", "new")
+        assert result.exit_code == 5, result.output
+        assert "Traceback" not in result.output
+    assert sorted(path.name for path in Path().iterdir()) == ["data", "text"]
+
+
+def test_doctor_looks_at_everything(used: Shell) -> None:
+    """Versions, log, disk, clock and sandbox; nothing is left behind."""
+    checks = {check["name"]: check for check in used.json("doctor")["checks"]}
+    assert checks.keys() >= {
+        "perdure",
+        "python",
+        "sqlite",
+        "log",
+        "writer",
+        "disk space",
+        "fsync",
+        "clock",
+        "unshare",
+        "user namespaces",
+        "cgroups",
+    }
+    assert "format 1" in checks["log"]["value"]
+    assert checks["writer"]["value"] == "nobody"
+    assert {check["status"] for check in checks.values()} <= {"ok", "warn"}
+    assert all(check["remedy"] for check in checks.values() if check["status"] != "ok")
+    assert not list(used.data.glob(".perdure-doctor*"))
+
+
+def test_doctor_before_the_first_run(shell: Shell) -> None:
+    """There is nothing to complain of, and nothing is made."""
+    result = shell.call("doctor")
+    assert result.exit_code == 0
+    assert "none yet" in result.output
+    assert not shell.data.exists()
+
+
+def test_doctor_finds_what_is_wrong(used: Shell) -> None:
+    """A log that cannot be read, and a clock that went back."""
+    ahead = sqlite3.connect(used.data / "log.db")
+    ahead.execute("DROP TRIGGER events_are_never_changed")
+    ahead.execute("UPDATE events SET commit_time = 4102444800000000000")
+    ahead.commit()
+    ahead.close()
+    assert "The clock went back" in used.call("doctor").output
+    (used.data / "log.db").write_bytes(b"nothing")
+    result = used.call("doctor")
+    assert result.exit_code == 1
+    assert "is not a log" in result.output
+
+
+def test_the_holder_of_a_log_is_known_without_disturbing_it(tmp_path: Path) -> None:
+    """Nobody before, this process while it writes, nobody after."""
+    path = tmp_path / "log.db"
+    assert holder_of(path) is None
+    store = SqliteStore.open(path, env=RealEnv())
+    holder = holder_of(path)
+    store.close()
+    assert holder is not None
+    assert holder.known
+    assert holder_of(path) is None
+
+
+def test_config_lists_every_setting_with_its_origin(shell: Shell) -> None:
+    """Flags before variables before the file before defaults."""
+    Path("perdure.toml").write_text("runs = 5\ncancel_grace = 2\n", "utf-8")
+    rows = {
+        row["name"]: row
+        for row in shell.json("config", "--data-dir", "here", PERDURE_RUNS="7")["settings"]
+    }
+    assert rows.keys() == set(NAMES)
+    assert (rows["data_dir"]["value"], rows["data_dir"]["origin"]) == ("here", "--data-dir")
+    assert (rows["runs"]["value"], rows["runs"]["origin"]) == (7, "PERDURE_RUNS")
+    assert (rows["cancel_grace"]["value"], rows["cancel_grace"]["origin"]) == (2.0, "perdure.toml")
+    assert rows["timeout"]["origin"] == "default"
+    assert all(row["description"] for row in rows.values())
+    assert "runs that may run at once" in shell.call("config").output
+
+
+def test_plugins_are_listed_with_their_arguments(shell: Shell) -> None:
+    """As people would type them; for programs with the schema."""
+    said = shell.call("plugins", COLUMNS="80").output
+    assert "  demo.count [to=10] [delay=0.1]\n      Count, report progress" in said
+    assert "  test.nap seconds=<number>" in said
+    views = shell.json("plugins")
+    assert [view["plugin_id"] for view in views["plugins"]] == ["demo", "test"]
+    assert views["problems"] == []
+
+
+def test_plugins_that_cannot_be_loaded_are_told(shell: Shell) -> None:
+    """With place and remedy; what can be loaded is listed. The exit code says that it failed."""
+    result = shell.call("plugins", PERDURE_MODULES="no_such_module")
+    assert result.exit_code == 1
+    assert "demo.count" in result.stdout
+    assert "there is no module no_such_module. Install it" in result.stderr
+    empty = shell.call("plugins", PERDURE_MODULES="", PERDURE_DEMO="false")
+    assert "No plugins are loaded." in empty.output
+    assert "modules = " in empty.output
