@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
 
-from perdure import PluginError, RunContext, entry, plugin
+from perdure import PluginError, RunContext, SyncRunContext, entry, plugin
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -90,3 +91,11 @@ class Demo:
     async def ask(self, ctx: RunContext, question: str = "Shall I go on?") -> Any:  # noqa: ANN401
         """Ask a question and return its answer."""
         return await ctx.run.ask({"text": question})
+
+    @entry
+    def stubborn(self, ctx: SyncRunContext) -> None:
+        """Ignore every request to end, in a process of its own: it has to be killed."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        ctx.run.status("stubborn", "not listening")
+        while True:
+            signal.pause()

@@ -5,6 +5,7 @@
     compatible = ["1"]          # versions whose runs this one can go on with
     limit = 4                   # of its runs at once
     network = false             # closed off from the network, where the system allows it
+    memory = 512                # MiB that a process may take
 
     [entries.monthly]
     command = ["node", "monthly.js"]
@@ -72,6 +73,7 @@ class Manifest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     compatible: list[str] = []
     limit: Annotated[int, msgspec.Meta(ge=1)] | None = None
     network: bool = True
+    memory: Annotated[int, msgspec.Meta(ge=1)] | None = None
     python: str | None = None
     entries: dict[str, EntryManifest] = {}
 
@@ -103,7 +105,10 @@ def read_manifest(folder: Path) -> Plugin:
 def _entry(name: str, said: EntryManifest, folder: Path, manifest: Manifest) -> Entry:
     fields = [_field(argument, name_) for name_, argument in said.args.items()]
     program = Program(
-        command=_command(said.command, folder), folder=str(folder), network=manifest.network
+        command=_command(said.command, folder),
+        folder=str(folder),
+        network=manifest.network,
+        memory=manifest.memory,
     )
     return Entry(
         id=name,
@@ -150,7 +155,9 @@ def _python_entries(home: str, folder: Path, manifest: Manifest) -> dict[str, En
     cls = getattr(module, class_name, None)
     if not isinstance(cls, type):
         raise DeclarationError(f"{MANIFEST}: there is no class {class_name!r} in {module_name}.py")
-    program = Program(home=home, folder=str(folder), network=manifest.network)
+    program = Program(
+        home=home, folder=str(folder), network=manifest.network, memory=manifest.memory
+    )
     return {
         entry.id: replace(entry, program=program if entry.where == "process" else None)
         for entry in declared(cls).entries.values()

@@ -56,6 +56,7 @@ class Program:
     home: str | None = None  # "module:Class"
     folder: str | None = None  # where it is started, and what its modules are imported from
     network: bool = True
+    memory: int | None = None  # MiB that it may take
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,12 +141,14 @@ def plugin(
     limit: int | None = None,
     compatible: Iterable[str] = (),
     network: bool = True,
+    memory: int | None = None,
 ) -> Callable[[Class], Class]:
     """Declare a class as a plugin (a decorator). It is made once, without arguments.
 
-    ``compatible`` are earlier versions whose runs this one can go on with.
+    ``compatible`` are earlier versions whose runs this one can go on with. ``network`` and
+    ``memory`` (MiB) are for entries in processes.
     """
-    declaration = _Declaration(id, version, limit, frozenset(compatible), network)
+    declaration = _Declaration(id, version, limit, frozenset(compatible), network, memory)
 
     def declare(cls: Class) -> Class:
         cls.__perdure_plugin__ = declaration  # type: ignore[attr-defined]
@@ -161,6 +164,7 @@ class _Declaration(NamedTuple):
     limit: int | None
     compatible: frozenset[str]
     network: bool
+    memory: int | None
 
 
 def declared(cls: type) -> Plugin:
@@ -169,7 +173,11 @@ def declared(cls: type) -> Plugin:
     if declaration is None:
         raise DeclarationError(f"{cls.__qualname__} is not declared with @plugin")
     instance = cls()
-    program = Program(home=f"{cls.__module__}:{cls.__qualname__}", network=declaration.network)
+    program = Program(
+        home=f"{cls.__module__}:{cls.__qualname__}",
+        network=declaration.network,
+        memory=declaration.memory,
+    )
     entries = {}
     for name, member in inspect.getmembers(cls, inspect.isfunction):
         options = getattr(member, _MARK, None)

@@ -16,9 +16,11 @@ from functools import lru_cache
 from typing import Final
 
 GUARD_FD: Final = "PERDURE_GUARD_FD"
+MEMORY: Final = "PERDURE_MEMORY"  # KiB that a process may take
 
 # The guard starts its command, and a watcher that waits for the pipe to close.
 _GUARD: Final = """
+[ -z "$PERDURE_MEMORY" ] || ulimit -v "$PERDURE_MEMORY"
 "$@" &
 child=$!
 ( read -r _ < "/dev/fd/$PERDURE_GUARD_FD"; kill -9 0 ) >/dev/null 2>&1 &

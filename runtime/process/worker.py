@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from runtime.process.messages import READ_FD, WRITE_FD, Lines, Malformed, to_line
-from runtime.process.sandbox import GUARD_FD, guarded
+from runtime.process.sandbox import GUARD_FD, MEMORY, guarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -169,6 +169,7 @@ async def start_worker(env: Env, command: Sequence[str], program: Program) -> Wo
                 READ_FD: str(read_there),
                 WRITE_FD: str(write_there),
                 GUARD_FD: str(guard_there),
+                MEMORY: "" if program.memory is None else str(program.memory << 10),
             },
         )
         ours.pop_all()  # they are the worker's now

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-from perdure import RunContext, SyncRunContext, entry, plugin
+from perdure import RunCancelled, RunContext, SyncRunContext, entry, plugin
 
 STARTED = time.time_ns()
 
@@ -18,7 +18,7 @@ def say(line: bytes) -> None:
     os.write(int(os.environ["PERDURE_WRITE_FD"]), line + b"\n")
 
 
-@plugin("hostile", version="1")
+@plugin("hostile", version="1", memory=1024)
 class Hostile:
     """Each entry breaks a rule."""
 
@@ -59,6 +59,37 @@ class Hostile:
             if number % 10 == 0:
                 ctx.run.progress(number / lines)
         return "done"
+
+    @entry
+    def eats_memory(self, ctx: SyncRunContext) -> int:
+        """Take more memory than there may be."""
+        return len(bytearray(4 << 30))
+
+    @entry
+    def forks(self, ctx: SyncRunContext) -> str:
+        """Fork, and let both go on."""
+        if os.fork() == 0:
+            time.sleep(3000)
+        return "parent"
+
+    @entry
+    def behaves(self, ctx: SyncRunContext, ref: str = "") -> None:
+        """Refer to an item, obey in a group."""
+        own = ctx.run.export_text("own")
+        ctx.run.export_id(own)
+        if ref:
+            ctx.run.export_id(ref)
+
+    @entry
+    def obeys_in_a_group(self, ctx: SyncRunContext) -> None:
+        """Wait for a cancel request, and wrap it."""
+        ctx.run.status("waiting")
+        while True:
+            try:
+                ctx.run.check_cancelled()
+            except RunCancelled as error:
+                raise ExceptionGroup("wrapped", [error]) from None
+            time.sleep(0.01)
 
     @entry
     def stubborn(self, ctx: SyncRunContext) -> None:

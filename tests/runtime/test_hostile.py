@@ -144,6 +144,36 @@ async def test_a_stubborn_process_is_killed_with_all_it_has_started() -> None:
         assert (await run(s, "fine"))["status"] == "succeeded"
 
 
+async def test_a_process_that_takes_too_much_memory_ends_alone() -> None:
+    """Where it may take only so much."""
+    async with hostile() as s:
+        error = await error_of(s, "eats_memory")
+        assert error["code"] in {"PLUGIN_ERROR", "PLUGIN_CRASHED"}
+        assert (await run(s, "fine"))["status"] == "succeeded"
+
+
+async def test_a_fork_ends_with_its_run_or_its_worker() -> None:
+    """It is no process of its own to us."""
+    async with hostile() as s:
+        assert await result(s, await run(s, "forks")) == "parent"
+    assert processes("hostile_plugin:Hostile") == []
+
+
+async def test_references_groups_and_silence_are_as_inline() -> None:
+    """A foreign reference is refused, a wrapped cancel counts, no progress is null.
+
+    R101, R103, R104, R105.
+    """
+    async with hostile() as s:
+        end = await run(s, "behaves")
+        assert (end["status"], end["progress"], end["result_refs"]) == ("succeeded", None, [])
+        assert (await error_of(s, "behaves", ref="nobody.1"))["code"] == "VALIDATION_ERROR"
+        run_id = await start(s, "obeys_in_a_group")
+        await until_stage(s, run_id, "waiting")
+        await s.cancel(LOCAL, CancelRun(run_id=run_id))
+        assert (await s.finished(run_id))["status"] == "canceled"
+
+
 async def test_a_timeout_stops_the_process() -> None:
     """It is gone, not only marked (R7)."""
     async with hostile(cancel_grace=0.2) as s:
