@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import signal
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
 
 from perdure import PluginError, RunContext, SyncRunContext, entry, plugin
 
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 Seconds = Annotated[float, Meta(ge=0, le=3600)]
+Mebibytes = Annotated[int, Meta(ge=1, le=1024)]
 
 
 @plugin("demo", version="1")
@@ -63,6 +67,25 @@ class Demo:
             if number % 100 == 0:
                 await trio.lowlevel.checkpoint()
         ctx.run.progress(1.0)
+
+    @entry
+    async def files(self, ctx: RunContext, mebibytes: Mebibytes = 4) -> None:
+        """Export an item of each type, and a file that is too large for an item."""
+        text = await ctx.run.export_text("A text.", "a text", mime="text/plain", key="text")
+        await ctx.run.export_url("https://example.org/", "an address", key="url")
+        await ctx.run.export_json({"answer": 42}, "a JSON value", key="json")
+        await ctx.run.export_binary(b"\x00\x01\x02", "a few bytes", key="binary")
+        await ctx.run.export_id(text, "a reference to the text", key="reference")
+
+        async def lines() -> AsyncIterator[bytes]:
+            for number in range(mebibytes * 1024):
+                ctx.run.check_cancelled()
+                yield f"{number:>1023}\n".encode()  # a KiB
+                ctx.run.progress((number + 1) / (mebibytes * 1024))
+
+        name = f"{mebibytes} MiB of numbers"
+        large = await ctx.run.export_bytes(lines(), name, mime="text/plain", key="large")
+        ctx.run.result(large)
 
     @entry
     async def ask(self, ctx: RunContext, question: str = "Shall I go on?") -> Any:  # noqa: ANN401

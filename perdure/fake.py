@@ -9,14 +9,14 @@ Nothing is stored and nothing runs elsewhere. ``perdure.testing.run_entry`` runs
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from runtime.contract import ONCE, FailedStep, PluginError, Retry, RunCancelled, RunContext
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
 Result = TypeVar("Result")
 
@@ -88,6 +88,18 @@ class FakeRun:
     ) -> str:
         """Note a few bytes."""
         return await self.export("binary", data, description, **more)
+
+    async def export_bytes(
+        self,
+        data: bytes | Iterable[bytes] | AsyncIterable[bytes],
+        description: str | None = None,
+        **more: Any,
+    ) -> str:
+        """Note bytes, all of them, however they arrive."""
+        if isinstance(data, AsyncIterable):
+            data = [bytes(piece) async for piece in data]
+        whole = bytes(data) if isinstance(data, bytes | bytearray) else b"".join(data)
+        return await self.export("bytes", whole, description, **more)
 
     async def export_json(self, value: Any, description: str | None = None, **more: Any) -> str:  # noqa: ANN401
         """Note a value."""

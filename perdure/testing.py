@@ -34,6 +34,8 @@ from eventlog.log import EventLog, open_log
 from eventlog.memory import MemoryStore
 from eventlog.simulation import Dead, SimEnv, simulate
 from eventlog.store import Bounds
+from runtime.blobs import BlobStore
+from runtime.depot import MemoryDepot
 from runtime.directory import Directory
 from runtime.node import open_node
 from runtime.plugin import declared
@@ -120,11 +122,12 @@ def run_entry(
 
 
 class _Store(MemoryStore):
-    """A log that survives its process, which may die with every step it records."""
+    """A log, and blobs, that survive their process, which may die with every step it records."""
 
     def __init__(self, *, crashes: bool) -> None:
         super().__init__()
         self._crashes = crashes
+        self.blobs = MemoryDepot()
         self.env: SimEnv | None = None
 
     def commit(self, records: Sequence[Record]) -> None:
@@ -139,13 +142,14 @@ async def _live_once(script: _Script, store: _Store, env: SimEnv, life: int) -> 
     store.env = env
     ran: list[Ran] = []
     directory = Directory(":memory:")
+    blobs = BlobStore(env, store.blobs)
     try:
         async with trio.open_nursery() as process:
             process.start_soon(_end_when_dead, env, process.cancel_scope)
             plugin = declared(script.plugin)
             async with (
                 open_log(env, store) as log,
-                open_node(log, {plugin.id: plugin}, directory) as node,
+                open_node(log, {plugin.id: plugin}, directory, blobs=blobs) as node,
                 trio.open_nursery() as nursery,
             ):
                 run_id = await _begin(script, store, node.runs, plugin.id)

@@ -35,6 +35,42 @@ class ExportPage(TypedDict):
     cursor: str
 
 
+class UploadAnswer(TypedDict):
+    """An upload that is open: bytes can be brought until it expires."""
+
+    upload_id: str
+    run_id: str
+    size_limit: int
+    expires_at: float
+    cursor: str
+
+
+class BlobAnswer(TypedDict):
+    """A blob, by the address that an export item can hold."""
+
+    binary_url: str
+    sha256: str
+    size: int
+
+
+class BlobPiece(TypedDict):
+    """A range of a blob of ``size`` bytes in all."""
+
+    data: bytes
+    start: int
+    size: int
+    sha256: str
+    cursor: str
+
+
+class CollectionAnswer(TypedDict):
+    """What was removed: how many blobs, with how many bytes."""
+
+    blobs: int
+    bytes: int
+    cursor: str
+
+
 class LogPage(TypedDict):
     """Lines that a run has logged, and how many more were dropped among them."""
 

@@ -24,15 +24,18 @@ from actors.run.output import checked_size, inline_bytes
 from actors.run.views import export_item_id, item_number
 from eventlog import cbor
 from eventlog.errors import CodecError
+from runtime.blob import BLOB_URL, blob_at, scope_of
 from runtime.contract import ONCE, FailedStep, PluginError, Retry, RunCancelled, StepError
 from runtime.ending import error_of
 from runtime.errors import OperationError
+from runtime.intake import settle, take_in, told_to_plugins
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from actors.run.events import RunError
     from runtime.execution import Execution
+    from runtime.intake import Arriving
 
 Result = TypeVar("Result")
 Outcome = TypeVar("Outcome", StepRecorded, SleepBegun, QuestionAsked)
@@ -97,14 +100,53 @@ class CurrentRun:
         return await self._export("url", url, description, more)
 
     async def export_binary_url(self, url: str, description: str | None = None, **more: Any) -> str:
-        """Export the address of bytes; give the item's id."""
-        return await self._export("binary_url", url, description, more)
+        """Export the address of bytes; give the item's id. A blob must be one of this run."""
+        if not url.startswith(BLOB_URL):
+            return await self._export("binary_url", url, description, more)
+        blob = blob_at(url)
+        if blob is None or blob.scope != scope_of(self._execution.run):
+            raise PluginError("VALIDATION_ERROR", f"{url!r} is no blob that this run may name")
+        with told_to_plugins():
+            async with self._execution.blobs.hold(blob):
+                item = await self._export("binary_url", url, description, more)
+                await settle(self._execution)
+                return item
 
     async def export_binary(
         self, data: bytes | str, description: str | None = None, **more: Any
     ) -> str:
         """Export a few bytes, or their base64, as they are; give the item's id."""
-        return await self._export("binary", inline_bytes(data), description, more)
+        data = inline_bytes(data, self._execution.inline_limit)
+        return await self._export("binary", data, description, more)
+
+    async def export_bytes(
+        self,
+        data: Arriving,
+        description: str | None = None,
+        *,
+        mime: str | None = None,
+        key: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Export bytes of any size, whole or piece by piece; give the item's id.
+
+        A few are in the item itself. More become a blob, which is on disk before the item is: when
+        this returns, both survive a power cut.
+        """
+        known = self._execution.outbox.number_of(key)
+        if known is not None:
+            return export_item_id(self.id, known)
+        more: dict[str, Any] = {"mime": mime, "key": key, "metadata": dict(metadata or {}) or None}
+        with told_to_plugins():
+            async with self._execution.blobs.draft(scope_of(self._execution.run)) as draft:
+                content = await take_in(draft, data, self._execution.inline_limit)
+                if isinstance(content, bytes):
+                    return await self._export("binary", content, description, more)
+                about = {"size": draft.size, "sha256": content.sha256}
+                more["metadata"] = {**(metadata or {}), **about}
+                item = await self._export("binary_url", content.url, description, more)
+                await settle(self._execution)
+                return item
 
     async def export_json(self, value: Any, description: str | None = None, **more: Any) -> str:  # noqa: ANN401
         """Export a JSON value; give the item's id."""
@@ -136,6 +178,8 @@ class CurrentRun:
             return await self.export_binary(content, description, **more)
         if type != "json" and not isinstance(content, str):
             raise PluginError("VALIDATION_ERROR", f"an export of type {type} holds a text")
+        if type == "binary_url":
+            return await self.export_binary_url(content, description, **more)
         return await self._export(type, content, description, more)
 
     async def _export(

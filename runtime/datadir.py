@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DataDir:
-    """Where the files of one log are. Only the log is the truth; the others may be thrown away."""
+    """Where the files of one log are. Only the log and the blobs are the truth.
+
+    The others may be thrown away.
+    """
 
     path: Path
 
@@ -35,6 +38,11 @@ class DataDir:
     def snapshots(self) -> Path:
         """The cache of folded states."""
         return self.path / "snapshots.db"
+
+    @property
+    def references(self) -> Path:
+        """Which blobs the log names."""
+        return self.path / "references.db"
 
     def make(self) -> None:
         """Make the directory, if it is missing, for its owner alone."""

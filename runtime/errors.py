@@ -33,6 +33,11 @@ ERRORS: Final = {
     "ENTRY_NOT_FOUND": ErrorKind(404, retriable=False, meaning="the plugin has no such entry"),
     "RUN_NOT_FOUND": ErrorKind(404, retriable=False, meaning="there is no such run"),
     "QUESTION_NOT_FOUND": ErrorKind(404, retriable=False, meaning="the run asks no such question"),
+    "UPLOAD_NOT_FOUND": ErrorKind(404, retriable=False, meaning="no such upload is open"),
+    "BLOB_NOT_FOUND": ErrorKind(404, retriable=False, meaning="there is no such blob"),
+    "BLOB_DAMAGED": ErrorKind(500, retriable=False, meaning="the disk has changed the blob"),
+    "INVALID_RANGE": ErrorKind(416, retriable=False, meaning="the blob has no such bytes"),
+    "QUOTA_EXCEEDED": ErrorKind(507, retriable=False, meaning="there is no room for more blobs"),
     "RUN_NOT_TERMINAL": ErrorKind(409, retriable=False, meaning="the run has not ended yet"),
     "RUN_NOT_RUNNING": ErrorKind(409, retriable=False, meaning="the run is not running"),
     "IDEMPOTENCY_CONFLICT": ErrorKind(

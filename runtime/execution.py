@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from actors.run.history import History
     from eventlog.append import StreamWrite
     from eventlog.env import Env
+    from runtime.blobs import BlobStore
     from runtime.children import Children
     from runtime.limits import HostLimits
     from runtime.plugin import Entry
@@ -49,6 +50,7 @@ class Desk(Protocol):
     env: Env
     limits: HostLimits
     threads: trio.CapacityLimiter
+    blobs: BlobStore
     children: Children
 
     async def ask(
@@ -80,6 +82,8 @@ class Execution:
         self._entry = entry
         self._started_at = self.run.started_at or 0
         self.outbox = Outbox(history, self._started_at, progress_items=desk.limits.progress_items)
+        self.blobs = desk.blobs
+        self.inline_limit = desk.limits.inline_limit
         self._work = trio.CancelScope()
         self._handing_over = trio.StrictFIFOLock()
         self.forced = trio.Event()  # nobody waits for the entry any more

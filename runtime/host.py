@@ -26,6 +26,7 @@ from actors.run.views import item_number
 from eventlog.append import StreamWrite
 from eventlog.errors import LogClosed, Unavailable
 from eventlog.record import Metadata
+from runtime.blobs import BlobStore
 from runtime.children import Children, takes_its_children_along
 from runtime.entries import Entries
 from runtime.execution import Execution
@@ -69,10 +70,12 @@ class Host:
         plugins: Mapping[str, Plugin],
         *,
         limits: HostLimits | None = None,
+        blobs: BlobStore | None = None,
     ) -> None:
         """Nothing runs before ``run``."""
         self.env = env
         self.log = log
+        self.blobs = blobs or BlobStore(env)
         self.entries = Entries(plugins)
         self.limits = limits or HostLimits()
         self.children = Children(self)

@@ -23,6 +23,7 @@ class HostLimits:
     idle: float = IDLE  # after which an actor that nobody asks is let go
     timeout: float | None = None  # the longest that any run may ask for
     progress_items: bool = False  # whether progress is exported as well, for people who read along
+    inline_limit: int = 64 << 10  # bytes that an item may hold itself; more become a blob
 
     def timeout_of(self, asked: float | None) -> float | None:
         """Give the time that a run may take: what was asked for, up to what is allowed."""

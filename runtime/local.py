@@ -9,10 +9,13 @@ from eventlog.env import RealEnv
 from eventlog.log import open_log
 from eventlog.snapshots import SnapshotFile
 from eventlog.sqlite import SqliteStore
+from runtime.blobs import BlobLimits, BlobStore
 from runtime.datadir import DataDir
 from runtime.directory import Directory
+from runtime.file_depot import FileDepot
 from runtime.limits import HostLimits
 from runtime.node import open_node
+from runtime.references import References
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping
@@ -31,10 +34,12 @@ async def open_local_node(
     """Be the writer of the log for the length of a block; ``only`` is that of ``open_node``."""
     data, env = DataDir.of(settings), RealEnv()
     data.make()
+    depot = FileDepot(data.log.parent)
     with (
         closing(SqliteStore.open(data.log, env=env)) as store,
         closing(SnapshotFile(data.snapshots)) as snapshots,
         closing(Directory(data.directory)) as directory,
+        closing(References(data.references)) as references,
     ):
         async with (
             open_log(env, store, snapshots=snapshots) as log,
@@ -45,6 +50,8 @@ async def open_local_node(
                 limits=limits_of(settings),
                 claim_window=round(settings.idempotency_window * _NANOSECONDS),
                 only=only,
+                blobs=BlobStore(env, depot, limits=blob_limits_of(settings)),
+                references=references,
             ) as node,
         ):
             yield node
@@ -58,4 +65,14 @@ def limits_of(settings: Settings) -> HostLimits:
         sync_wait=settings.sync_wait,
         timeout=settings.timeout,
         progress_items=settings.progress_items,
+        inline_limit=settings.inline_limit,
+    )
+
+
+def blob_limits_of(settings: Settings) -> BlobLimits:
+    """Give the limits of blobs that the settings state."""
+    return BlobLimits(
+        quota=settings.blob_quota,
+        scope_quota=settings.blob_scope_quota,
+        grace=settings.blob_grace,
     )

@@ -22,18 +22,21 @@ from runtime.host import Host
 from runtime.operations import Operations, operations_of
 from runtime.plugins import Plugins
 from runtime.recovery import recover, take_up
+from runtime.references import References
 from runtime.runs import Runs
+from runtime.uploads import Blobs
 from runtime.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping
 
     from eventlog.log import EventLog
+    from runtime.blobs import BlobStore
     from runtime.directory import Directory
     from runtime.limits import HostLimits
     from runtime.plugin import Plugin
 
-OPERATIONS = operations_of(Runs, Plugins, Channels)
+OPERATIONS = operations_of(Runs, Plugins, Channels, Blobs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,7 @@ class Node:
     catalogue: Catalogue
     runs: Runs
     channels: Channels
+    blobs: Blobs
     operations: Operations
 
 
@@ -56,14 +60,18 @@ async def open_node(
     limits: HostLimits | None = None,
     claim_window: int = CLAIM_WINDOW,
     only: Collection[str] | None = None,
+    blobs: BlobStore | None = None,
+    references: References | None = None,
 ) -> AsyncIterator[Node]:
     """Take up what an earlier process left, and work for the length of a block.
 
     A process that is there for some runs only names those that it takes up; what else has not
-    ended is left as it is, for a process that serves the log.
+    ended is left as it is, for a process that serves the log. Blobs, and references to them, are
+    kept in memory unless stated.
     """
     async with trio.open_nursery() as nursery:
-        host = Host(log.env, log, plugins, limits=limits)
+        host = Host(log.env, log, plugins, limits=limits, blobs=blobs)
+        await host.blobs.clean_up()
         await nursery.start(host.run)
         if log.env.faults is None:  # in a simulation nothing blocks
             nursery.start_soon(Watchdog(log.env).run)
@@ -76,5 +84,8 @@ async def open_node(
                 await take_up(host, run_id)
         runs = Runs(host, catalogue, claim_window=claim_window)
         channels = Channels(host, catalogue)
-        yield Node(host, catalogue, runs, channels, Operations(runs, Plugins(host), channels))
+        service = Blobs(host, references or References())
+        nursery.start_soon(service.run)
+        operations = Operations(runs, Plugins(host), channels, service)
+        yield Node(host, catalogue, runs, channels, service, operations)
         nursery.cancel_scope.cancel()

@@ -88,6 +88,26 @@ class ExportRun(Request):
     at: str | int | None = None
 
 
+class CreateUpload(Request):
+    """Begin to bring bytes to a run."""
+
+    run_id: Name
+    size_limit: Annotated[int, msgspec.Meta(ge=1)] | None = None  # bytes; more are refused
+
+
+class ReadBlob(Request):
+    """Read a range of a blob."""
+
+    run_id: Name  # a run of the scope that the blob belongs to
+    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+    start: Annotated[int, msgspec.Meta(ge=0)] = 0
+    length: Annotated[int, msgspec.Meta(ge=0, le=1 << 20)] = 1 << 20
+
+
+class CollectBlobs(Request):
+    """Remove old blobs that nothing in the log names."""
+
+
 class ReadLogs(Request):
     """Read the lines that a run has logged."""
 

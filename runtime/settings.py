@@ -25,6 +25,7 @@ DEFAULT: Final = "default"
 About = msgspec.Meta
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
+InlineBytes = Annotated[int, msgspec.Meta(ge=0, le=512 << 10)]  # a record holds one MiB
 
 
 class SettingsError(Exception):
@@ -58,6 +59,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     progress_items: Annotated[
         bool, About(description="whether progress is exported too, every half second at most")
     ] = False
+    inline_limit: Annotated[
+        InlineBytes, About(description="bytes an export item may hold itself; more become a blob")
+    ] = 64 << 10
+    blob_quota: Annotated[Count, About(description="bytes that all blobs may have")] = 10 << 30
+    blob_scope_quota: Annotated[
+        Count, About(description="bytes that the blobs of one session or run may have")
+    ] = 1 << 30
+    blob_grace: Annotated[
+        Seconds, About(description="seconds for which a blob that nothing names is kept")
+    ] = 24 * 3600.0
 
 
 NAMES: Final = Settings.__struct_fields__

@@ -126,6 +126,10 @@ class Outbox:
         self._items.append(item)
         return number
 
+    def number_of(self, key: str | None) -> int | None:
+        """Give the number of the item with a key, if there is one."""
+        return None if key is None else self._keyed.get(key)
+
     def result(self, numbers: tuple[int, ...], now: int) -> None:
         """Mark the result; the latest marking counts."""
         marked = ResultMarked(items=numbers, at=now)

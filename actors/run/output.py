@@ -75,15 +75,15 @@ def readable(text: str, what: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\ufffd")
 
 
-def inline_bytes(data: bytes | str) -> bytes:
+def inline_bytes(data: bytes | str, limit: int = MAX_BINARY) -> bytes:
     """Give the bytes that an item is to hold itself; text is base64."""
     if isinstance(data, str):
         try:
             data = b64decode(data, validate=True)
         except ValueError as error:
             raise Invalid(f"this is not base64: {error}") from error
-    if len(data) > MAX_BINARY:
-        raise TooLarge(len(data), MAX_BINARY)
+    if len(data) > limit:
+        raise TooLarge(len(data), limit)
     return data
 
 

@@ -26,6 +26,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _SYNCS: Final = ("fsync", "fdatasync")
+_NAMING: Final = frozenset(
+    {
+        *("openat", "mkdir", "mkdirat", "unlink", "unlinkat"),
+        *("rename", "renameat", "renameat2", "link", "linkat"),
+    }
+)
 Event = Change | Node | bytes  # a change, a file or directory being synced, a text being said
 
 
@@ -78,10 +84,11 @@ class Recording:
         """Turn a program's calls into moments."""
         self._reader.begin_program()
         timed: list[tuple[int, Moment]] = []
+        over = max((call.ended or call.began for call in calls), default=0) + 1
         for call in calls:
             for event in self._reader.read(call):
                 self._calls += 1
-                timed.extend(_moments(call, self._calls, event))
+                timed.extend(_moments(call, self._calls, event, over))
         self.moments.extend(moment for _, moment in sorted(timed, key=lambda entry: entry[0]))
 
     def cuts(self, count: int, seed: int, *, first: int = 0) -> Iterator[Cut]:
@@ -132,6 +139,8 @@ class _Reader:
         """Give what a call changes."""
         if call.failed and call.name not in _SYNCS:
             return
+        if call.ended is None and call.name in _NAMING and not self._happened(call):
+            return
         match call.name:
             case "openat":
                 yield from self._opened(call)
@@ -147,12 +156,17 @@ class _Reader:
                 if any(self._is_ours(path) for path in call.paths):
                     raise Unmodelled(call.name, call.arguments[:200])
 
+    def _happened(self, call: Call) -> bool:
+        """Tell whether a call in which the program died has done its work: the directory knows."""
+        path = call.named_paths[-1]
+        return path.exists() != call.name.startswith("unlink")
+
     def _is_ours(self, path: Path) -> bool:
         return path.is_relative_to(self._top)
 
     def _opened(self, call: Call) -> Iterator[Event]:
         (path,) = call.named_paths
-        if not self._is_ours(path) or call.result is None:
+        if not self._is_ours(path):
             return
         flags = call.arguments.rsplit('"', 1)[1]
         node = self._live.get(path)
@@ -162,8 +176,9 @@ class _Reader:
         elif "O_TRUNC" in flags:
             self._sizes[node] = 0
             yield Truncate(node, 0)
-        self._open[call.result] = node
-        self._offsets[call.result] = None if "O_APPEND" in flags else 0
+        if call.result is not None:
+            self._open[call.result] = node
+            self._offsets[call.result] = None if "O_APPEND" in flags else 0
 
     def _written(self, call: Call) -> Iterator[Event]:
         fd, path = call.descriptor
@@ -200,10 +215,15 @@ class _Reader:
         old, new = call.named_paths
         if not self._is_ours(old) and not self._is_ours(new):
             return
-        if old not in self._live or (moved and old.parent != new.parent):
+        if old not in self._live:
             raise Unmodelled(call.name, str(old), str(new))
         node = self._live.pop(old) if moved else self._live[old]
-        yield self._name(new, node, was=old.name if moved else None)
+        if not moved or old.parent == new.parent:
+            yield self._name(new, node, was=old.name if moved else None)
+            return
+        # Two directories, each with its own sync: after a cut both names may be there, or neither.
+        yield self._name(new, node)
+        yield Name(self._live[old.parent], old.name, None)
 
     def _named(self, call: Call, *, made: bool) -> Iterator[Event]:
         (path,) = call.named_paths
@@ -225,8 +245,8 @@ class _Reader:
         return node
 
 
-def _moments(call: Call, number: int, event: Event) -> Iterator[tuple[int, Moment]]:
-    """Place an event in time, by the lines of the trace."""
+def _moments(call: Call, number: int, event: Event, over: int) -> Iterator[tuple[int, Moment]]:
+    """Place an event in time, by the lines of the trace; its program has ended at ``over``."""
     if isinstance(event, bytes):
         yield call.began, Moment(What.SAID, number, text=event)
         return
@@ -238,3 +258,5 @@ def _moments(call: Call, number: int, event: Event) -> Iterator[tuple[int, Momen
         yield call.began, Moment(What.BEGUN, number, change=event)
     if call.ended is not None:
         yield call.ended, Moment(end, number)
+    elif isinstance(event, Name):
+        yield over, Moment(end, number)  # the program died in it, after it had happened

@@ -141,6 +141,56 @@ def test_a_sync_covers_only_what_had_returned_before_it_began(tmp_path: Path) ->
     assert contents == {b"", b"A"}
 
 
+@pytest.mark.parametrize("happened", [False, True])
+def test_what_a_program_died_in_has_happened_or_not(tmp_path: Path, happened: bool) -> None:
+    """The next program finds a directory or makes it, and its sync settles the matter."""
+    top = tmp_path / "top"
+    top.mkdir()
+    recording = Recording(top, tmp_path / "witness")
+    path, file = (_quoted(top / name) for name in ("d", "d/f"))
+    if happened:
+        (top / "d").mkdir()
+    recording.take_in([Call("mkdir", f'"{path}", 0700', None, 0, None)])
+    made = [] if happened else [Call("mkdir", f'"{path}", 0700', 0, 0, 0)]
+    recording.take_in(
+        [
+            *made,
+            Call("openat", f'AT_FDCWD</>, "{file}", O_RDWR|O_CREAT', 3, 1, 1),
+            Call("openat", f'AT_FDCWD</>, "{path}", O_RDONLY', 4, 2, 2),
+            Call("fsync", f"4<{top}/d>", 0, 3, 3),
+            Call("openat", f'AT_FDCWD</>, "{_quoted(top)}", O_RDONLY', 5, 4, 4),
+            Call("fsync", f"5<{top}>", 0, 5, 5),
+        ]
+    )
+    cuts = recording.cuts(50, seed=1, first=len(recording.moments))
+    assert all(PurePath("d/f") in cut.files for cut in cuts)
+
+
+def _quoted(path: Path) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in bytes(path))
+
+
+def test_a_file_can_move_to_another_directory(tmp_path: Path) -> None:
+    """It is kept once the directory it came to is synced; before that, either name or none."""
+    program = """
+import os, sys
+os.mkdir(sys.argv[1] + "/old")
+os.mkdir(sys.argv[1] + "/new")
+file = os.open(sys.argv[1] + "/old/f", os.O_WRONLY | os.O_CREAT)
+os.write(file, b"moved")
+os.fsync(file)
+for name in ("", "/old"):
+    os.fsync(os.open(sys.argv[1] + name, os.O_RDONLY))
+os.rename(sys.argv[1] + "/old/f", sys.argv[1] + "/new/f")
+os.fsync(os.open(sys.argv[1] + "/new", os.O_RDONLY))
+"""
+    recording = recorded(tmp_path, program)
+    seen = {frozenset(map(str, cut.files)) for cut in recording.cuts(500, seed=1)}
+    assert {frozenset(), frozenset({"old/f"}), frozenset({"new/f"})} <= seen
+    for after in recording.cuts(50, seed=1, first=len(recording.moments)):
+        assert after.files[PurePath("new/f")] == b"moved"
+
+
 def test_a_failed_sync_loses_what_it_was_to_keep(tmp_path: Path) -> None:
     """After a sync has failed, a later one that works brings nothing back (as on Linux)."""
     program = """

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 import pytest
 import trio
 
@@ -135,3 +137,17 @@ def test_a_fake_run_offers_what_a_real_one_does() -> None:
     """An entry finds nothing missing."""
     offered = {name for name in vars(CurrentRun) if not name.startswith("_")}
     assert offered <= {name for name in dir(FakeRun()) if not name.startswith("_")}
+
+
+async def test_a_fake_run_notes_bytes_however_they_arrive() -> None:
+    """Whole, piece by piece, or in time."""
+
+    async def arriving() -> AsyncIterator[bytes]:
+        yield b"a"
+        yield b"b"
+
+    run = FakeRun()
+    for data in (b"ab", [b"a", b"b"], arriving()):
+        await run.export_bytes(data, "a file", mime="x/y")
+    noted = {"type": "bytes", "content": b"ab", "description": "a file", "mime": "x/y"}
+    assert run.exports == [noted] * 3

@@ -12,6 +12,7 @@ import pytest
 from actors.run.views import RunDelta, RunRecord
 from eventlog import MemoryStore, RealEnv, open_log
 from runtime.answers import ExportPage, RunAnswer, RunPage
+from runtime.blobs import BlobStore
 from runtime.channels import Following
 from runtime.creation import CLAIM_WINDOW
 from runtime.directory import Directory
@@ -135,7 +136,8 @@ async def until_ended(following: Following) -> list[RunDelta]:
 async def service(
     store: MemoryStore | None = None,
     plugins: Mapping[str, Plugin] | None = None,
-    claim_window: int | None = None,
+    claim_window: int = CLAIM_WINDOW,
+    blobs: BlobStore | None = None,
     **limits: Any,
 ) -> AsyncIterator[Service]:
     """Run a node in memory; leaving the block ends it as a crash would."""
@@ -150,7 +152,8 @@ async def service(
                 plugins or {"test": declared(Example)},
                 directory,
                 limits=HostLimits(**limits),
-                claim_window=CLAIM_WINDOW if claim_window is None else claim_window,
+                claim_window=claim_window,
+                blobs=blobs,
             ) as node,
         ):
             yield Service(node, store)

@@ -32,6 +32,9 @@ from tests.runtime.service import refused, service
 def test_the_table_has_every_operation() -> None:
     """By name, with request, response, permission and errors that exist."""
     assert list(OPERATIONS) == [
+        "blobs.collect",
+        "blobs.create_upload",
+        "blobs.read",
         "log.follow",
         "plugins.list",
         "runs.answer",

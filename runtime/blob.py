@@ -1,0 +1,57 @@
+"""A blob: bytes of any size, known by the scope they belong to and by their hash.
+
+Its address is what events hold and what a reader asks for: ``perdure:blob/<scope>/<sha256>``. A
+scope is the id of a session or of a run, which we mint ourselves; no name that a user has chosen
+can be one.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from actors.run.core import Run
+
+BLOB_URL: Final = "perdure:blob/"  # and the scope, a slash, and the hash
+_SCOPE: Final = r"[0-9a-z][0-9a-z-]{0,63}"
+_SHA256: Final = r"[0-9a-f]{64}"
+_SCOPE_NAME: Final = re.compile(_SCOPE)
+_URL: Final = re.compile(f"{BLOB_URL}({_SCOPE})/({_SHA256})")
+_MENTION: Final = re.compile(_URL.pattern.encode("ascii"))
+
+
+class Blob(NamedTuple):
+    """The address of bytes."""
+
+    scope: str
+    sha256: str
+
+    @property
+    def url(self) -> str:
+        """The address as events hold it."""
+        return f"{BLOB_URL}{self.scope}/{self.sha256}"
+
+
+def blob_at(url: str) -> Blob | None:
+    """Give the blob that an address names, if it is one."""
+    found = _URL.fullmatch(url)
+    return None if found is None else Blob(found[1], found[2])
+
+
+def is_scope(name: str) -> bool:
+    """Tell whether a name can be a scope: short, in small letters, digits and dashes."""
+    return _SCOPE_NAME.fullmatch(name) is not None
+
+
+def scope_of(run: Run) -> str:
+    """Name the scope that a run's blobs belong to: its session's, or its own."""
+    return run.created.session_id or run.created.run_id
+
+
+def mentions(body: bytes) -> Iterator[Blob]:
+    """Find every address in the bytes of an event, wherever in it they are."""
+    for found in _MENTION.finditer(body):
+        yield Blob(found[1].decode("ascii"), found[2].decode("ascii"))

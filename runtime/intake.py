@@ -1,0 +1,75 @@
+"""Taking in bytes that an entry puts out: few of them stay with the item, more become a blob."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Iterable
+from contextlib import aclosing, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from eventlog.errors import Unavailable
+from runtime.contract import PluginError
+from runtime.errors import OperationError, translated
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterator
+
+    from runtime.blob import Blob
+    from runtime.blobs import Draft
+    from runtime.execution import Execution
+
+Piece = bytes | bytearray | memoryview
+Arriving = Piece | Iterable[Piece] | AsyncIterable[Piece]
+
+
+async def take_in(draft: Draft, data: Arriving, limit: int) -> bytes | Blob:
+    """Take in all that arrives: give the bytes if they are so few, else the blob they are now."""
+    waiting = bytearray()
+    async with aclosing(_pieces(data)) as pieces:
+        async for piece in pieces:
+            if draft.size or len(waiting) + len(piece) > limit:
+                await draft.write(waiting)
+                await draft.write(piece)
+                waiting.clear()
+            else:
+                waiting += piece
+    return await draft.publish() if draft.size else bytes(waiting)
+
+
+async def settle(execution: Execution) -> None:
+    """Return when all that waits is in the log; not even a cancelled entry goes on before."""
+    with trio.CancelScope(shield=True):
+        await execution.hand_over()
+
+
+@contextmanager
+def told_to_plugins() -> Iterator[None]:
+    """Raise what went wrong with a blob as entries know it."""
+    try:
+        yield
+    except (OperationError, Unavailable) as error:
+        told = translated(error)
+        raise PluginError(
+            told.code, told.message, details=told.details, retriable=told.kind.retriable
+        ) from error
+
+
+async def _pieces(data: Any) -> AsyncGenerator[memoryview, None]:  # noqa: ANN401 - as below
+    if isinstance(data, Piece):
+        yield _bytes_of(data)
+    elif isinstance(data, AsyncIterable):
+        async for piece in data:
+            yield _bytes_of(piece)
+    elif isinstance(data, Iterable) and not isinstance(data, str):
+        for piece in data:
+            yield _bytes_of(piece)
+            await trio.lowlevel.checkpoint()
+    else:
+        _bytes_of(data)
+
+
+def _bytes_of(piece: Any) -> memoryview:  # noqa: ANN401 - whatever an entry gives us
+    if not isinstance(piece, Piece):
+        raise PluginError("VALIDATION_ERROR", f"bytes are wanted here, not {type(piece).__name__}")
+    return memoryview(piece).cast("B")

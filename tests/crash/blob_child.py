@@ -1,0 +1,154 @@
+"""A program whose runs export blobs, and which says so when an export has returned.
+
+    ACK 0192... 5e88...     the run with this id has exported bytes with this hash
+
+With a mutant it does so in a way that loses blobs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import threading
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+import runtime.file_depot
+from eventlog import RealEnv, SqliteStore, open_log
+from perdure import RunContext, entry, plugin
+from runtime.blob import Blob, scope_of
+from runtime.blobs import BlobStore
+from runtime.current_run import CurrentRun
+from runtime.directory import Directory
+from runtime.file_depot import FileDepot
+from runtime.intake import settle
+from runtime.limits import HostLimits
+from runtime.node import open_node
+from runtime.plugin import declared
+from runtime.principal import LOCAL
+from runtime.requests import CreateRun
+from tests.crash.soundness import LOG_NAME
+from tests.crash.writing_child import answers_file, end_with_standard_input
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+RUNS: Final = 3
+EXPORTS: Final = 6
+INLINE: Final = 1000
+
+
+def content(number: int) -> bytes:
+    """The bytes of an export; every third is equal to another."""
+    return sha256(b"%d" % (number - number % 3 // 2)).digest() * (100 + 40 * number)
+
+
+@plugin("crash")
+class Exporting:
+    """What is executed while the power is cut."""
+
+    answers: int
+
+    @entry
+    async def blobs(self, ctx: RunContext) -> None:
+        """Export blobs, one after the other."""
+        for number in range(EXPORTS):
+            data = content(number)
+            await ctx.run.export_bytes(data, key=f"{number}")
+            line = f"ACK {ctx.run.id} {sha256(data).hexdigest()}\n"
+            os.write(self.answers, line.encode())
+
+
+async def serve(directory: Path) -> None:
+    """Take up what is open, create runs unless there are some, and wait for their ends."""
+    env = RealEnv()
+    store = SqliteStore.open(directory / LOG_NAME, env=env)
+    blobs = BlobStore(env, FileDepot(directory))
+    plugins = {"crash": declared(Exporting)}
+    limits = HostLimits(inline_limit=INLINE)
+    listed = Directory(":memory:")
+    async with (
+        open_log(env, store) as log,
+        open_node(log, plugins, listed, limits=limits, blobs=blobs) as node,
+    ):
+        open_runs = [listed.run_id for listed in await node.catalogue.open_runs(0)]
+        request = CreateRun(plugin_id="crash", entry_id="blobs", args={})
+        for _ in range(RUNS - len(open_runs)):
+            created = await node.runs.create(LOCAL, request)
+            open_runs.append(created["run"]["run_id"])
+        for run_id in open_runs:
+            await node.host.end_of(run_id)
+    listed.close()
+    store.close()
+
+
+def without_directory_sync() -> None:
+    """Rename, and leave it at that."""
+    setattr(runtime.file_depot, "sync_directory", lambda _: None)  # noqa: B010 - not its own name
+
+
+def without_file_sync() -> None:
+    """Rename what may still be in the kernel's memory."""
+
+    def publish(draft: Any, blob: Blob, now: int) -> None:
+        draft._depot.publish(draft._path, blob)
+        draft._published = True
+
+    runtime.file_depot._FileDraft.publish = publish  # type: ignore[method-assign,assignment]
+
+
+def event_first() -> None:
+    """Put the event into the log, and then the blob on the disk."""
+
+    async def export_bytes(run: CurrentRun, data: bytes, *, key: str) -> str:
+        blob = Blob(scope_of(run._execution.run), sha256(data).hexdigest())
+        item = await run._export("binary_url", blob.url, None, {"key": key})
+        await settle(run._execution)
+        async with run._execution.blobs.draft(blob.scope) as draft:
+            await draft.write(data)
+            await draft.publish()
+        return item
+
+    CurrentRun.export_bytes = export_bytes  # type: ignore[method-assign,assignment]
+
+
+def trusting() -> None:
+    """Sync only the directories that this process has made itself."""
+    real = FileDepot.make_directories
+
+    def make_directories(depot: FileDepot, directory: Path) -> None:
+        if not directory.exists():
+            real(depot, directory)
+
+    FileDepot.make_directories = make_directories  # type: ignore[method-assign,assignment]
+
+
+MUTANTS: Final[dict[str, Callable[[], None]]] = {
+    "without-directory-sync": without_directory_sync,
+    "without-file-sync": without_file_sync,
+    "event-first": event_first,
+    "trusting": trusting,
+}
+
+
+def main() -> int:
+    """Serve the directory that is named."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("answers", type=answers_file)
+    parser.add_argument("--mutant", choices=[*MUTANTS])
+    options = parser.parse_args()
+    Exporting.answers = options.answers
+    if options.mutant is not None:
+        MUTANTS[options.mutant]()
+    threading.Thread(target=end_with_standard_input, daemon=True).start()
+    trio.run(serve, options.directory)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
