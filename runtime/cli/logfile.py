@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +13,8 @@ from runtime.cli.words import styled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from runtime.backup import BlobReport
 
 
 @click.group(
@@ -31,7 +33,7 @@ def log() -> None:
 @common
 @pass_invocation
 def verify(invocation: Invocation) -> None:
-    """Read the whole log and say whether it keeps its promises.
+    """Read the whole log, and the blobs it names, and say whether they keep their promises.
 
     Works beside the process that writes it. Exit code 1: something is wrong.
     """
@@ -41,14 +43,17 @@ def verify(invocation: Invocation) -> None:
     require_log(invocation)
     with open_beside(invocation.data) as beside:
         report = completed(verify_log(beside.log, progress=_counting(invocation)))
+    blobs = _blobs_of(invocation)
+    is_sound = report.sound and (blobs is None or blobs.sound)
     if invocation.json:
         invocation.give(
             {
-                "sound": report.sound,
+                "sound": is_sound,
                 "records": report.records,
                 "streams": report.streams,
                 "problems": report.problems,
                 "problem_count": report.problem_count,
+                **(_blobs(blobs) if blobs is not None else {}),
             }
         )
     else:
@@ -57,14 +62,31 @@ def verify(invocation: Invocation) -> None:
             invocation.say(f"  {styled(problem, 'fail')}")
         if report.problem_count > len(report.problems):
             invocation.say(f"  and {report.problem_count - len(report.problems):,} more")
-        if report.sound:
+        if blobs is not None:
+            invocation.say(f"{blobs.blobs:,} blobs of {blobs.bytes:,} bytes were read.")
+            _tell_problems(invocation, blobs)
+        if is_sound:
             invocation.say(styled("The log is sound.", "ok"))
+        elif report.sound:
+            invocation.say(
+                "The log is sound, but blobs are missing or damaged: bring those files back"
+            )
+            invocation.say("from a backup; the runs that name them can be read as before.")
         else:
             invocation.say(f"{report.problem_count:,} problems. Do not write to this log any more:")
             invocation.say("keep the file, and restore a backup into another directory:")
             invocation.say("  perdure log restore BACKUP --data-dir DIR")
-    if not report.sound:
+    if not is_sound:
         raise click.exceptions.Exit(ExitCode.FAILED)
+
+
+def _blobs_of(invocation: Invocation) -> BlobReport | None:
+    """Look at the blobs, if there are any."""
+    if not (invocation.data.path / "scopes").is_dir():
+        return None
+    import trio
+
+    return trio.run(_verify_blobs, invocation)
 
 
 @log.command(
@@ -74,51 +96,59 @@ def verify(invocation: Invocation) -> None:
 @common
 @pass_invocation
 def backup(invocation: Invocation, dest: Path) -> None:
-    """Copy the log as it is now into a new file, also while it is being written.
+    """Copy the log and the blobs it names into a new directory, also while it is being written.
 
-    The file appears complete, or not at all. It is never overwritten.
+    The directory appears complete, or not at all. It is never overwritten. Exit code 1: a blob is
+    missing or damaged; the rest was copied.
     """
     import trio
 
     require_log(invocation)
     if not dest.parent.is_dir():
         raise click.UsageError(f"{dest.parent} is not a directory; make it first.")
-    position = trio.run(_back_up, invocation, dest)
+    records, report = trio.run(_back_up, invocation, dest)
     if invocation.json:
-        invocation.give({"path": str(dest), "records": position})
+        invocation.give({"path": str(dest), "records": records, **_blobs(report)})
     else:
-        invocation.say(f"{position:,} records are in {dest}.")
+        invocation.say(f"{records:,} records{_and_blobs(report)} are in {dest}.")
+        _tell_problems(invocation, report)
+    if not report.sound:
+        raise click.exceptions.Exit(ExitCode.FAILED)
 
 
-async def _back_up(invocation: Invocation, dest: Path) -> int:
+async def _back_up(invocation: Invocation, dest: Path) -> tuple[int, BlobReport]:
     from contextlib import closing
 
-    from eventlog.backup import back_up
     from eventlog.env import RealEnv
     from eventlog.log import open_log
     from eventlog.sqlite import SqliteStore
+    from eventlog.sqlite.store import BACKUP
+    from runtime.backup import LOG_BACKUP, back_up
+    from runtime.file_depot import FileDepot
 
     with closing(SqliteStore.open_reader(invocation.data.log)) as store:
         async with open_log(RealEnv(), store) as opened:
-            counting = _counting(invocation)
-            return await back_up(opened, dest, progress=lambda done, _: counting(done))
+            report = await back_up(opened, FileDepot(invocation.data.path), dest)
+    with closing(SqliteStore.open_reader(dest / LOG_BACKUP, kind=BACKUP)) as copy:
+        return copy.head().position, report
 
 
 @log.command(examples=["perdure log restore today.perdure --data-dir restored"])
-@click.argument("src", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("src", type=click.Path(exists=True, path_type=Path))
 @common
 @pass_invocation
 def restore(invocation: Invocation, src: Path) -> None:
-    """Make a log of a backup, in a data directory that has none.
+    """Make a log of a backup, with its blobs, in a data directory that has none.
 
     Cursors of the log that was backed up are refused by the new one.
     """
     from contextlib import closing
 
-    from eventlog.backup import restore as restore_log
-    from eventlog.env import RealEnv
+    import trio
+
     from eventlog.sqlite import SqliteStore
     from eventlog.sqlite.store import BACKUP
+    from runtime.backup import LOG_BACKUP
 
     data = invocation.data
     if data.log.exists():
@@ -128,17 +158,65 @@ def restore(invocation: Invocation, src: Path) -> None:
             exit_code=ExitCode.UNAVAILABLE,
             remedy="Name another directory with --data-dir, or move this one away first.",
         )
-    SqliteStore.open_reader(src, kind=BACKUP).close()  # before anything is made for it
+    if not (src / LOG_BACKUP).is_file():
+        raise click.UsageError(f"{src} is no backup: `perdure log backup` makes one.")
+    SqliteStore.open_reader(src / LOG_BACKUP, kind=BACKUP).close()  # before anything is made for it
     data.make()
-    counting = _counting(invocation)
-    restored = restore_log(src, data.log, env=RealEnv(), progress=lambda done, _: counting(done))
-    with closing(restored) as store:
+    report = trio.run(_restore, invocation, src)
+    with closing(SqliteStore.open_reader(data.log)) as store:
         records, generation = store.head().position, store.generation
     if invocation.json:
-        invocation.give({"path": str(data.log), "records": records, "generation": generation})
+        restored = {"path": str(data.log), "records": records, "generation": generation}
+        invocation.give({**restored, **_blobs(report)})
     else:
-        invocation.say(f"{records:,} records are in {data.log}.")
+        invocation.say(f"{records:,} records{_and_blobs(report)} are in {data.path}.")
         invocation.say(f"It is a log of its own now, of generation {generation}.")
+        _tell_problems(invocation, report)
+    if not report.sound:
+        raise click.exceptions.Exit(ExitCode.FAILED)
+
+
+async def _restore(invocation: Invocation, src: Path) -> BlobReport:
+    from eventlog.env import RealEnv
+    from runtime.backup import restore as restore_all
+    from runtime.file_depot import FileDepot
+
+    data = invocation.data
+    return await restore_all(src, data.log, FileDepot(data.path), env=RealEnv())
+
+
+async def _verify_blobs(invocation: Invocation) -> BlobReport:
+    from contextlib import closing
+
+    from eventlog.env import RealEnv
+    from eventlog.log import open_log
+    from eventlog.sqlite import SqliteStore
+    from runtime.backup import verify_blobs
+    from runtime.file_depot import FileDepot
+
+    with closing(SqliteStore.open_reader(invocation.data.log)) as store:
+        async with open_log(RealEnv(), store) as opened:
+            return await verify_blobs(opened, FileDepot(invocation.data.path))
+
+
+def _blobs(report: BlobReport) -> dict[str, Any]:
+    return {
+        "blobs": report.blobs,
+        "blob_bytes": report.bytes,
+        "blob_problems": report.problems,
+        "blob_problem_count": report.problem_count,
+    }
+
+
+def _and_blobs(report: BlobReport) -> str:
+    return f" and {report.blobs:,} blobs of {report.bytes:,} bytes" if report.blobs else ""
+
+
+def _tell_problems(invocation: Invocation, report: BlobReport) -> None:
+    for problem in report.problems:
+        invocation.say(f"  {styled(problem, 'fail')}")
+    if report.problem_count > len(report.problems):
+        invocation.say(f"  and {report.problem_count - len(report.problems):,} more")
 
 
 def require_log(invocation: Invocation) -> None:

@@ -83,7 +83,8 @@ def test_what_cannot_be_backed_up_or_restored_leaves_nothing(shell: Shell) -> No
     Path("text").write_text("no backup", "utf-8")
     for source in ("text", str(shell.data / "log.db")):
         result = shell.call("log", "restore", source, "--data-dir", "new")
-        assert result.exit_code == 5, result.output
+        assert result.exit_code == 2, result.output
+        assert "is no backup" in result.stderr
         assert "Traceback" not in result.output
     assert sorted(path.name for path in Path().iterdir()) == ["data", "text"]
 
@@ -180,3 +181,22 @@ def test_plugins_that_cannot_be_loaded_are_told(shell: Shell) -> None:
     empty = shell.call("plugins", PERDURE_MODULES="", PERDURE_DEMO="false")
     assert "No plugins are loaded." in empty.output
     assert "modules = " in empty.output
+
+
+def test_blobs_go_along_and_are_checked(shell: Shell) -> None:
+    """A backup has what the log names; a blob that is gone is told, with the rest."""
+    shell.call("run", "demo.files")
+    done = shell.json("log", "backup", "copy.perdure")
+    assert done["blobs"] == 1
+    assert done["blob_bytes"] > 1 << 20
+    back = shell.json("log", "restore", "copy.perdure", "--data-dir", "other")
+    assert (back["blobs"], back["records"]) == (1, done["records"])
+    assert shell.json("log", "verify", "--data-dir", "other")["sound"]
+    (blob,) = [path for path in Path("other/scopes").rglob("*") if path.is_file()]
+    blob.unlink()
+    broken = shell.call("log", "verify", "--data-dir", "other")
+    assert broken.exit_code == 1
+    assert "is missing" in broken.output
+    again = shell.call("log", "backup", "hole.perdure", "--data-dir", "other")
+    assert again.exit_code == 1
+    assert "is missing" in again.output
