@@ -7,6 +7,7 @@ and never ends before its run has.
 
 from __future__ import annotations
 
+import hmac
 from hashlib import sha256
 from typing import Any, ClassVar, Final
 from urllib.parse import quote
@@ -18,6 +19,7 @@ from eventlog.registry import EventRegistry
 
 CLAIM_EVENTS: Final = EventRegistry()
 SCHEME: Final = "sha256-cbor-1"  # how requests are hashed; stored, so that it can change
+KEYED_SCHEME: Final = "sha256-cbor-hmac-1"  # the same, with an HMAC in the place of each secret
 
 
 @CLAIM_EVENTS.register
@@ -45,6 +47,11 @@ def claim_stream(tenant: str, principal: str, operation: str, key: str) -> str:
 def request_hash(request: dict[str, Any]) -> str:
     """Tell equal requests from different ones, whatever the order of their parts."""
     return sha256(cbor.encode(_ordered(request))).hexdigest()
+
+
+def keyed_hash(key: bytes, value: Any) -> str:  # noqa: ANN401 - any part of a request
+    """Stand for a secret: equal ones are equal, and without the key nothing can be guessed."""
+    return hmac.new(key, cbor.encode(_ordered(value)), sha256).hexdigest()
 
 
 def _ordered(value: Any) -> Any:  # noqa: ANN401 - any part of a request

@@ -90,6 +90,9 @@ class Env(Protocol):
     def random(self) -> random.Random:
         """Chance, for jitter and sampling. Never for secrets."""
 
+    def secret_bytes(self, count: int) -> bytes:
+        """Give bytes that nobody can guess, for keys and nonces."""
+
     def now(self) -> int:
         """Wall time in UTC nanoseconds. It is data and orders nothing."""
 
@@ -131,6 +134,10 @@ class RealEnv:
         """Nothing is opened and no task is started."""
         self.random = random.SystemRandom()
         self._ids = IdMint(self.now, _BufferedBits().take)
+
+    def secret_bytes(self, count: int) -> bytes:
+        """Give bytes of the operating system."""
+        return os.urandom(count)
 
     def now(self) -> int:
         """Wall time in UTC nanoseconds."""

@@ -108,6 +108,11 @@ class SimEnv:
         if self.died.is_set():
             raise Dead
 
+    def secret_bytes(self, count: int) -> bytes:
+        """Give seeded bytes: nothing is secret here."""
+        self.breathe()
+        return self.random.randbytes(count)
+
     def now(self) -> int:
         """Wall time: virtual time since 2026, plus the offset."""
         return EPOCH + round(trio.current_time() * 1e9) + self.wall_offset

@@ -10,6 +10,7 @@ from runtime.contract import SyncRunContext as SyncRunContext
 from runtime.plugin import DeclarationError as DeclarationError
 from runtime.plugin import entry as entry
 from runtime.plugin import plugin as plugin
+from runtime.secret import Secret as Secret
 
 
 def __getattr__(name: str) -> str:

@@ -41,7 +41,11 @@ from runtime.node import open_node
 from runtime.plugin import declared
 from runtime.principal import LOCAL
 from runtime.requests import AnswerRun, CreateRun, ExportRun, GetRun
+from runtime.seals import MemorySeals
+from runtime.secret_source import SecretSource, variable_of
+from runtime.secrets import Secrets
 from runtime.streams import stream_of
+from runtime.vault import Vault
 
 if TYPE_CHECKING:
     import random
@@ -83,14 +87,16 @@ class _Script:
     args: dict[str, Any]
     answers: Mapping[str, Any]
     timeout: float | None
+    source: SecretSource
 
 
-def run_entry(
+def run_entry(  # noqa: PLR0913 - each is a keyword of its own
     plugin: type,
     entry_id: str,
     args: Mapping[str, Any] | None = None,
     *,
     answers: Mapping[str, Any] | None = None,
+    secrets: Mapping[str, str] | None = None,
     timeout: float | None = None,
     crash_after_every_step: bool = False,
     seed: int = 0,
@@ -99,7 +105,7 @@ def run_entry(
     """Run an entry to its end, in memory and in virtual time.
 
     ``answers`` holds the answers to its questions, by the name of the step that asks (``ask-1`` for
-    the first one without a name).
+    the first one without a name). ``secrets`` holds the values that references lead to, by name.
     """
     script = _Script(
         plugin=plugin,
@@ -107,6 +113,7 @@ def run_entry(
         args=dict(args or {}),
         answers=answers or {},
         timeout=timeout,
+        source=SecretSource({variable_of(name): value for name, value in (secrets or {}).items()}),
     )
 
     async def main(chance: random.Random) -> Ran:
@@ -128,6 +135,7 @@ class _Store(MemoryStore):
         super().__init__()
         self._crashes = crashes
         self.blobs = MemoryDepot()
+        self.seals = MemorySeals()
         self.env: SimEnv | None = None
 
     def commit(self, records: Sequence[Record]) -> None:
@@ -147,9 +155,12 @@ async def _live_once(script: _Script, store: _Store, env: SimEnv, life: int) -> 
         async with trio.open_nursery() as process:
             process.start_soon(_end_when_dead, env, process.cancel_scope)
             plugin = declared(script.plugin)
+            secrets = Secrets(env, vault=Vault(env, store.seals), source=script.source)
             async with (
                 open_log(env, store) as log,
-                open_node(log, {plugin.id: plugin}, directory, blobs=blobs) as node,
+                open_node(
+                    log, {plugin.id: plugin}, directory, blobs=blobs, secrets=secrets
+                ) as node,
                 trio.open_nursery() as nursery,
             ):
                 run_id = await _begin(script, store, node.runs, plugin.id)

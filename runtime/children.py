@@ -8,19 +8,23 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from actors.errors import Refusal
 from actors.run.commands import RequestCancel
 from actors.run.events import RunCreated
 from actors.run.status import CancelMode, Status
 from eventlog.errors import LogClosed
 from runtime.entries import check_args
+from runtime.run_logging import about_run
 from runtime.streams import stream_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from actors.run.commands import Deliver
     from actors.run.core import Run
     from actors.run.events import ChildStarted
     from runtime.host import Host
-    from runtime.plugin import Entry
+    from runtime.secrets import Accepted
 
 _log = logging.getLogger("perdure.children")
 
@@ -37,11 +41,12 @@ class Children:
         """Start and cancel them through the host."""
         self._host = host
 
-    def checked(self, plugin_id: str, entry_id: str, args: dict[str, Any]) -> Entry:
-        """Give the entry of a child that is to be started, or say why it cannot be."""
+    async def accepted(self, plugin_id: str, entry_id: str, args: Mapping[str, Any]) -> Accepted:
+        """Take the arguments of a child that is to be started, or say why it cannot be."""
         entry = self._host.entries.find(plugin_id, entry_id)
-        check_args(entry, args)
-        return entry
+        accepted = await self._host.secrets.accept(entry.secrets, args)
+        check_args(entry, accepted.real, accepted.redactor)
+        return accepted
 
     async def start(
         self,
@@ -50,15 +55,15 @@ class Children:
         command: Deliver,
         plugin_id: str,
         entry_id: str,
-        args: dict[str, Any],
+        accepted: Accepted,
     ) -> None:
         """Create a child in the same append as a delivery of its parent."""
-        entry = self.checked(plugin_id, entry_id, args)
+        entry = self._host.entries.find(plugin_id, entry_id)
         created = RunCreated(
             run_id=started.child_run_id,
             plugin_id=plugin_id,
             entry_id=entry_id,
-            args=args,
+            args=accepted.args,
             tenant=parent.created.tenant,
             principal=parent.created.principal,
             root_run_id=started.child_run_id,
@@ -70,7 +75,13 @@ class Children:
             started_by=parent.created.run_id,
             timeout=self._host.limits.timeout_of(entry.timeout),
         )
-        await self._host.ask(parent.created.run_id, command, also=[self._host.creation(created)])
+        also = [self._host.creation(created)]
+        await self._host.secrets.seal(created.run_id, accepted)
+        try:
+            await self._host.ask(parent.created.run_id, command, also=also)
+        except Refusal:
+            await self._host.secrets.drop(created.run_id)
+            raise
         self._host.dispatch(started.child_run_id, plugin_id)
 
     async def cancel(self, parent: Run) -> None:
@@ -81,7 +92,8 @@ class Children:
             except LogClosed:
                 return  # this host is going down; the next one sees to it
             except Exception:  # noqa: BLE001 - the edge of a run: what breaks it touches no other
-                _log.exception("run %s could not be canceled with its parent", child)
+                with about_run(child):
+                    _log.exception("run %s could not be canceled with its parent", child)
 
     async def cancel_with_its_parent(self, child: Run, parent_id: str) -> Run:
         """Cancel a child whose parent ended when there was no time left to tell it."""

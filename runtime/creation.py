@@ -12,14 +12,25 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import trio
 
-from actors.claim import CLAIM_EVENTS, SCHEME, ClaimMade, claim_stream, request_hash
+from actors.claim import (
+    CLAIM_EVENTS,
+    KEYED_SCHEME,
+    SCHEME,
+    ClaimMade,
+    claim_stream,
+    keyed_hash,
+    request_hash,
+)
 from actors.lineage import LINEAGE_EVENTS, AttemptTaken, lineage_stream
 from actors.run.events import RunCreated
 from eventlog.append import Append, StreamWrite
-from eventlog.errors import Conflict
+from eventlog.errors import Conflict, LogClosed
 from eventlog.record import Metadata
 from runtime.entries import check_args
 from runtime.errors import OperationError
+from runtime.redaction import holds_a_secret
+from runtime.secret import is_sealed
+from runtime.secrets import secret_required
 from runtime.streams import stream_of
 
 if TYPE_CHECKING:
@@ -33,6 +44,7 @@ if TYPE_CHECKING:
     from runtime.plugin import Entry
     from runtime.principal import Principal
     from runtime.requests import CreateRun
+    from runtime.secrets import Accepted
 
 Decided = TypeVar("Decided")
 
@@ -54,20 +66,46 @@ class Creation:
     async def create(self, principal: Principal, request: CreateRun) -> Folded[Run]:
         """Accept a run, or find the one that the idempotency key stands for."""
         entry = self._host.entries.find(request.plugin_id, request.entry_id)
-        check_args(entry, request.args)
-        created = self._new_run(principal, request, entry)
-        if request.idempotency_key is None:
-            return await self._append(created)
-        return await self._create_once(principal, request, created)
+        accepted = await self._host.secrets.accept(entry.secrets, request.args)
+        check_args(entry, accepted.real, accepted.redactor)
+        _check_names(request, accepted)
+        created = self._new_run(principal, request, entry, accepted.args)
+
+        async def begin() -> Folded[Run]:
+            if request.idempotency_key is None:
+                return await self._append(created)
+            return await self._create_once(principal, request, created)
+
+        return await self._with_seal(created.run_id, accepted, begin)
+
+    async def _with_seal(
+        self, run_id: str, accepted: Accepted, begin: Callable[[], Awaitable[Folded[Run]]]
+    ) -> Folded[Run]:
+        """Seal what a run needs, before it comes into being; if it does not, forget it.
+
+        Where that is not known, because the log has closed itself, start-up finds out.
+        """
+        if not accepted.sealed:
+            return await begin()
+        await self._host.secrets.seal(run_id, accepted)
+        unknown = False
+        try:
+            return await begin()
+        except LogClosed:
+            unknown = True
+            raise
+        finally:  # also if the caller gives up, or if the key stands for a run that exists
+            if not unknown and self._host.runs.peek(stream_of(run_id)) is None:
+                with trio.CancelScope(shield=True):
+                    await self._host.secrets.drop(run_id)
 
     async def _create_once(
         self, principal: Principal, request: CreateRun, created: RunCreated
     ) -> Folded[Run]:
         key = request.idempotency_key or ""
         stream = claim_stream(principal.tenant, principal.user, "runs.create", key)
-        asked = request_hash(
-            {"plugin_id": request.plugin_id, "entry_id": request.entry_id, "args": request.args}
-        )
+        hashes = await self._hashes(request, created)
+        scheme, asked = next(iter(hashes.items()))
 
         async def decide(newest: Record | None) -> RunCreated | ClaimMade:
             claim = None if newest is None else await self._holding(CLAIM_EVENTS.decode(newest))
@@ -77,7 +115,7 @@ class Creation:
             made = ClaimMade(
                 run_id=created.run_id,
                 request_hash=asked,
-                scheme=SCHEME,
+                scheme=scheme,
                 window=self._claim_window,
                 at=created.at,
             )
@@ -85,8 +123,25 @@ class Creation:
 
         decided = await self._create_with(stream, decide, event_for)
         if isinstance(decided, ClaimMade):
-            return await self._claimed(decided, asked)
+            return await self._claimed(decided, hashes)
         return decided
+
+    async def _hashes(self, request: CreateRun, created: RunCreated) -> dict[str, str]:
+        """Give the hash of a request by each scheme that a claim on it may have; ours first.
+
+        With values that were sealed an HMAC stands for each, so that the hash tells nothing.
+        """
+        given = request.args
+        asked = {"plugin_id": request.plugin_id, "entry_id": request.entry_id, "args": given}
+        plain = request_hash(asked)
+        sealed = [name for name, kept in created.args.items() if is_sealed(kept)]
+        sealed = [name for name in sealed if not is_sealed(given[name])]
+        if not sealed:
+            return {SCHEME: plain}
+        key = await self._host.secrets.hash_key()
+        hidden = {name: [keyed_hash(key, given[name])] for name in sealed}
+        keyed = request_hash({**asked, "args": {**given, **hidden}})
+        return {KEYED_SCHEME: keyed, SCHEME: plain}
 
     async def _create_with(
         self,
@@ -142,24 +197,26 @@ class Creation:
         over = claim.is_over(self._env.now(), run_has_ended=run.status.is_terminal)
         return None if over else claim
 
-    async def _claimed(self, claim: ClaimMade, asked: str) -> Folded[Run]:
-        if claim.request_hash != asked:
+    async def _claimed(self, claim: ClaimMade, hashes: dict[str, str]) -> Folded[Run]:
+        if claim.request_hash != hashes.get(claim.scheme):
             raise OperationError(
                 "IDEMPOTENCY_CONFLICT",
                 "this idempotency key was used for another request",
                 run_id=claim.run_id,
                 expected=claim.request_hash,
-                actual=asked,
+                actual=next(iter(hashes.values())),
             )
         return await self._host.runs.look(stream_of(claim.run_id))
 
-    def _new_run(self, principal: Principal, request: CreateRun, entry: Entry) -> RunCreated:
+    def _new_run(
+        self, principal: Principal, request: CreateRun, entry: Entry, args: dict[str, Any]
+    ) -> RunCreated:
         run_id = str(self._env.new_id())
         return RunCreated(
             run_id=run_id,
             plugin_id=request.plugin_id,
             entry_id=request.entry_id,
-            args=request.args,
+            args=args,
             tenant=principal.tenant,
             principal=principal.user,
             root_run_id=run_id,
@@ -173,33 +230,66 @@ class Creation:
             ),
         )
 
-    async def retry(self, principal: Principal, parent: Run) -> Folded[Run]:
+    async def retry(
+        self, principal: Principal, parent: Run, secrets: dict[str, Any]
+    ) -> Folded[Run]:
         """Create the next attempt of what has ended."""
         if not parent.status.is_terminal:
             raise OperationError(
                 "RUN_NOT_TERMINAL", f"the run is {parent.status}; cancel it first, or wait"
             )
 
+        accepted = await self._accept_again(parent, secrets)
+        run_id = str(self._env.new_id())
+
         async def decide(newest: Record | None) -> RunCreated | Folded[Run]:
             last = parent.created.attempt
             if newest is not None:
                 last = LINEAGE_EVENTS.decode(newest).attempt
-            return self._next_attempt(principal, parent, last + 1)
+            return self._next_attempt(principal, parent, last + 1, run_id, accepted.args)
 
         def event_for(created: RunCreated) -> NewEvent:
             taken = AttemptTaken(run_id=created.run_id, attempt=created.attempt, at=created.at)
             return self._event(LINEAGE_EVENTS, taken, principal)
 
         stream = lineage_stream(parent.created.root_run_id)
-        return await self._create_with(stream, decide, event_for)
+        return await self._with_seal(
+            run_id, accepted, lambda: self._create_with(stream, decide, event_for)
+        )
 
-    def _next_attempt(self, principal: Principal, parent: Run, attempt: int) -> RunCreated:
+    async def _accept_again(self, parent: Run, secrets: dict[str, Any]) -> Accepted:
+        """Take the arguments of a run that has ended, with secrets that are passed again."""
+        before, entry = parent.created, self._host.entries.of(parent)
+        names = frozenset[str]() if entry is None else entry.secrets
+        unknown = sorted(secrets.keys() - names)
+        if unknown:
+            name = f"{before.plugin_id}.{before.entry_id}"
+            raise OperationError(
+                "VALIDATION_ERROR", f"secrets: {unknown[0]!r} is no secret argument of {name}"
+            )
+        args = {**before.args, **secrets}
+        gone = [name for name in names & args.keys() if is_sealed(args[name])]
+        if gone:
+            raise secret_required(gone, "was forgotten when the run ended: pass it in secrets")
+        accepted = await self._host.secrets.accept(names, args)
+        if secrets and entry is not None:
+            check_args(entry, accepted.real, accepted.redactor)
+        return accepted
+
+    def _next_attempt(
+        self,
+        principal: Principal,
+        parent: Run,
+        attempt: int,
+        run_id: str,
+        args: dict[str, Any],
+    ) -> RunCreated:
         before = parent.created
         return RunCreated(
-            run_id=str(self._env.new_id()),
+            run_id=run_id,
             plugin_id=before.plugin_id,
             entry_id=before.entry_id,
-            args=before.args,
+            args=args,
             tenant=principal.tenant,
             principal=principal.user,
             root_run_id=before.root_run_id,
@@ -222,3 +312,11 @@ class Creation:
         finally:
             if not lock.locked() and not lock.statistics().tasks_waiting:
                 self._queues.pop(stream, None)
+
+
+def _check_names(request: CreateRun, accepted: Accepted) -> None:
+    """Refuse a secret in what a run is known by: that is logged as it is."""
+    redactor = accepted.redactor
+    for name in ("task_id", "trace_id", "idempotency_key"):
+        if redactor.finds(getattr(request, name)):
+            raise OperationError("VALIDATION_ERROR", holds_a_secret(name))

@@ -29,6 +29,7 @@ from runtime.contract import ONCE, FailedStep, PluginError, Retry, RunCancelled,
 from runtime.ending import error_of
 from runtime.errors import OperationError
 from runtime.intake import settle, take_in, told_to_plugins
+from runtime.redaction import Scanner, holds_a_secret
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -139,7 +140,8 @@ class CurrentRun:
         more: dict[str, Any] = {"mime": mime, "key": key, "metadata": dict(metadata or {}) or None}
         with told_to_plugins():
             async with self._execution.blobs.draft(scope_of(self._execution.run)) as draft:
-                content = await take_in(draft, data, self._execution.inline_limit)
+                scanner = Scanner(self._execution.redactor)
+                content = await take_in(draft, data, self._execution.inline_limit, scanner)
                 if isinstance(content, bytes):
                     return await self._export("binary", content, description, more)
                 about = {"size": draft.size, "sha256": content.sha256}
@@ -255,6 +257,7 @@ class CurrentRun:
         name = self._claim(name or self._next_name("ask"))
         question_id = self._execution.history.questions.get(name)
         if question_id is None:
+            self._execution.redactor.refuse("a question", question)
             question_id, now = self._execution.new_id(), self._execution.now()
             asked = QuestionAsked(step=name, question_id=question_id, question=question, at=now)
             self._execution.outbox.drop_stage()
@@ -273,12 +276,14 @@ class CurrentRun:
     ) -> str:
         """Start another run; give its id. It is canceled when this one is."""
         name = self._claim(name or self._next_name("start"))
+        passed = dict(args or {})
+        self._execution.secrets.know_of_child(plugin_id, entry_id, passed)
         child = self._execution.history.children.get(name)
         if child is None:
             child = self._execution.new_id()
             started = ChildStarted(step=name, child_run_id=child, at=self._execution.now())
             try:
-                await self._execution.start_child(started, plugin_id, entry_id, dict(args or {}))
+                await self._execution.start_child(started, plugin_id, entry_id, passed)
             except OperationError as error:
                 raise PluginError(error.code, error.message, details=error.details) from error
         self._execution.reached(name)
@@ -291,6 +296,7 @@ class CurrentRun:
             raise StepError(
                 f"step {name!r} was used before in this run; every step needs a name of its own"
             )
+        self._execution.redactor.refuse("the name of a step", name)
         self._names.add(name)
         return name
 
@@ -315,6 +321,8 @@ class CurrentRun:
             stored = cbor.encode(value)
         except CodecError as error:
             raise StepError(f"the result of step {name!r} cannot be recorded: {error}") from error
+        if self._execution.redactor.finds(value):
+            raise StepError(holds_a_secret(f"the result of step {name!r}"))
         recorded = StepRecorded(step=name, value=cbor.decode(stored), at=self._execution.now())
         await self._execution.hand_over(_storable(recorded))
         return cast("Result", cbor.decode(stored))  # the same now as after a crash
@@ -323,7 +331,7 @@ class CurrentRun:
         """Record a failed try; wait for the next one, or raise if there is none."""
         now, delay = self._execution.now(), retry.delay_after(failed)
         retry_at = None if delay is None else now + round(delay * _NANOSECONDS)
-        told = error_of(error)
+        told = error_of(error, self._execution.redactor)
         await self._execution.hand_over(
             StepFailed(step=name, tries=failed, error=told, retry_at=retry_at, at=now)
         )

@@ -13,11 +13,13 @@ from actors.run.status import Outcome
 from eventlog import cbor
 from eventlog.errors import CodecError
 from runtime.contract import PluginError, RunCancelled
-from runtime.errors import translated
+from runtime.errors import OperationError, translated
+from runtime.redaction import Redactor
 
 MAX_CODE: Final = 200
 MAX_MESSAGE: Final = 2000
 MAX_DETAILS: Final = 64 << 10
+_NO_SECRETS: Final = Redactor()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +33,23 @@ class Ending:
 SUCCESS: Final = Ending(Outcome.SUCCEEDED)
 
 
-def ending_of_value(value: Any, *, is_result: bool) -> Ending:  # noqa: ANN401 - whatever it is
+def ending_of_value(
+    value: Any,  # noqa: ANN401 - whatever it is
+    *,
+    is_result: bool,
+    redactor: Redactor = _NO_SECRETS,
+) -> Ending:
     """Give the ending of an entry that returned: an error envelope is a failure.
 
     A value that is to be the run's result must be one that can be recorded.
     """
     if isinstance(value, dict) and value.get("ok") is False and "error" in value:
-        return Ending(Outcome.FAILED, _envelope_error(value["error"]))
+        return Ending(Outcome.FAILED, _envelope_error(value["error"], redactor))
     try:
         if is_result:
             cbor.check(value)
     except CodecError as error:
-        text = f"the value that the entry returned cannot be recorded: {error}"
+        text = redactor.text(f"the value that the entry returned cannot be recorded: {error}")
         return Ending(Outcome.FAILED, RunError(code="PLUGIN_ERROR", message=text))
     return SUCCESS
 
@@ -54,42 +61,51 @@ def is_cancellation(error: BaseException) -> bool:
     return isinstance(error, RunCancelled)
 
 
-def error_of(error: BaseException) -> RunError:
-    """Turn an exception of an entry into the error of its run."""
+def error_of(error: BaseException, redactor: Redactor = _NO_SECRETS) -> RunError:
+    """Turn an exception of an entry into the error of its run, without the run's secrets."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     if isinstance(error, PluginError):
-        return _sound(error.code, error.message, error.details, retriable=error.retriable)
-    if isinstance(error, Invalid):
+        said = (error.code, error.message, error.details)
+        return _sound(*said, redactor=redactor, retriable=error.retriable)
+    if isinstance(error, Invalid | OperationError):
         refused = translated(error)
-        return RunError(code=refused.code, message=refused.message)
+        details = error.details if isinstance(error, OperationError) else None
+        return _sound(refused.code, refused.message, details, redactor=redactor)
     last = traceback.extract_tb(error.__traceback__)[-1:]
     where = {"file": last[0].filename.rpartition("/")[2], "line": last[0].lineno} if last else None
-    return _sound("PLUGIN_ERROR", f"{type(error).__name__}: {error}", where)
+    message = f"{type(error).__name__}: {error}"
+    return _sound("PLUGIN_ERROR", message, where, redactor=redactor)
 
 
-def _sound(code: object, message: object, details: object, *, retriable: bool = False) -> RunError:
-    """Make an error that can be stored, whatever a plugin has put into it."""
-    kept = details if isinstance(details, dict) else None
+def _sound(
+    code: object, message: object, details: object, *, redactor: Redactor, retriable: bool = False
+) -> RunError:
+    """Make an error that can be stored, whatever a plugin has put into it.
+
+    It is cut only after it was redacted.
+    """
+    kept = redactor.value(details) if isinstance(details, dict) else None
     try:
         if kept is not None and len(cbor.encode(kept)) > MAX_DETAILS:
             kept = {"dropped": f"more than {MAX_DETAILS} bytes"}
     except CodecError as error:
-        kept = {"dropped": str(error)}
+        kept = {"dropped": redactor.text(str(error))}
     return RunError(
-        code=readable(str(code), "a code")[:MAX_CODE],
-        message=readable(str(message), "a message")[:MAX_MESSAGE],
+        code=redactor.text(readable(str(code), "a code"))[:MAX_CODE],
+        message=redactor.text(readable(str(message), "a message"))[:MAX_MESSAGE],
         details=kept,
         retriable=bool(retriable),
     )
 
 
-def _envelope_error(error: Any) -> RunError:  # noqa: ANN401 - whatever a plugin put there
+def _envelope_error(error: Any, redactor: Redactor) -> RunError:  # noqa: ANN401 - whatever it is
     if not isinstance(error, dict):
-        return _sound("PLUGIN_ERROR", error, None)
+        return _sound("PLUGIN_ERROR", error, None, redactor=redactor)
     return _sound(
         error.get("code", "PLUGIN_ERROR"),
         error.get("message", ""),
         error.get("details"),
+        redactor=redactor,
         retriable=error.get("retriable") is True,
     )

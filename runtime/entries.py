@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from actors.run.core import Run
     from runtime.plugin import Entry, Plugin
+    from runtime.redaction import Redactor
 
 
 class Entries:
@@ -40,6 +41,12 @@ class Entries:
         plugin = self.plugins.get(run.created.plugin_id)
         return plugin.entries.get(run.created.entry_id) if plugin is not None else None
 
+    def secrets(self, plugin_id: str, entry_id: str) -> frozenset[str]:
+        """Give the secret arguments of an entry; none if it is not loaded."""
+        plugin = self.plugins.get(plugin_id)
+        entry = plugin.entries.get(entry_id) if plugin is not None else None
+        return frozenset() if entry is None else entry.secrets
+
     def version_for(self, run: Run) -> str:
         """Give the version of the plugin that would execute a run."""
         plugin = self.plugins.get(run.created.plugin_id)
@@ -58,10 +65,13 @@ class Entries:
         )
 
 
-def check_args(entry: Entry, args: dict[str, Any]) -> None:
-    """Refuse arguments that the entry does not take, or that cannot be kept."""
+def check_args(entry: Entry, args: dict[str, Any], redactor: Redactor) -> None:
+    """Refuse arguments that the entry does not take, or that cannot be kept.
+
+    The redactor knows those that are secret: an error does not say them.
+    """
     try:
         entry.check(args)
         cbor.check(args)
     except (ValueError, CodecError) as error:
-        raise OperationError("VALIDATION_ERROR", f"args: {error}") from error
+        raise OperationError("VALIDATION_ERROR", redactor.text(f"args: {error}")) from None

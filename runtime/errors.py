@@ -43,6 +43,9 @@ ERRORS: Final = {
     "IDEMPOTENCY_CONFLICT": ErrorKind(
         409, retriable=False, meaning="the key stands for another request"
     ),
+    "SECRET_REQUIRED": ErrorKind(
+        409, retriable=False, meaning="a secret is not there any more; pass it again"
+    ),
     "CONFLICT": ErrorKind(409, retriable=True, meaning="somebody else was faster; try again"),
     "ALREADY_ANSWERED": ErrorKind(
         409, retriable=False, meaning="the question has another answer already"

@@ -9,65 +9,37 @@ from __future__ import annotations
 
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
 from actors.errors import Fenced
 from actors.run.commands import Deactivate, Deliver, Finish, RequestCancel
 from actors.run.core import canceled, timed_out
-from actors.run.outbox import Outbox
 from actors.run.status import CancelIntent, CancelMode, Outcome
 from actors.run.views import item_number
 from eventlog.errors import LogClosed
 from runtime.contract import RunCancelled, RunContext
 from runtime.current_run import CurrentRun
 from runtime.ending import SUCCESS, Ending, ending_of_value, error_of, is_cancellation
+from runtime.run_logging import LoggedRun, work_for
+from runtime.run_outbox import RunOutbox
+from runtime.run_secrets import RunSecrets
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable
 
     from actors.folded import Folded
     from actors.run.commands import RunCommand
     from actors.run.core import Run
     from actors.run.events import ChildStarted, Output
     from actors.run.history import History
-    from eventlog.append import StreamWrite
-    from eventlog.env import Env
-    from runtime.blobs import BlobStore
-    from runtime.children import Children
-    from runtime.limits import HostLimits
+    from runtime.desk import Desk
     from runtime.plugin import Entry
 
 FLUSH_AFTER: Final = 0.05  # seconds an output waits for company
 LAST_WORDS: Final = 0.1  # seconds for an entry that obeys to come to its end; then nobody waits
 _NANOSECONDS: Final = 1_000_000_000
-
-
-class Desk(Protocol):
-    """What an execution needs of its host."""
-
-    env: Env
-    limits: HostLimits
-    threads: trio.CapacityLimiter
-    blobs: BlobStore
-    children: Children
-
-    async def ask(
-        self, run_id: str, command: RunCommand, *, also: Sequence[StreamWrite] = ()
-    ) -> Folded[Run]:
-        """Ask the run's actor."""
-
-    def start(self, task: Callable[[], Awaitable[None]]) -> None:
-        """Run a task beside the executions."""
-
-    async def call(
-        self, execution: Execution, entry: Entry, ctx: RunContext, args: dict[str, Any]
-    ) -> Any:  # noqa: ANN401 - what the entry returns
-        """Call an entry, wherever it runs."""
-
-    async def has_export(self, owner: Run, item_id: str) -> bool:
-        """Tell whether an item exists and belongs to the same owner."""
 
 
 class Execution:
@@ -81,7 +53,15 @@ class Execution:
         self._desk = desk
         self._entry = entry
         self._started_at = self.run.started_at or 0
-        self.outbox = Outbox(history, self._started_at, progress_items=desk.limits.progress_items)
+        self.secrets = RunSecrets(desk, entry, self.run.created)
+        self.redactor = self.secrets.redactor
+        self.outbox = RunOutbox(
+            self.redactor,
+            self.run.created.trace_id,
+            history,
+            self._started_at,
+            progress_items=desk.limits.progress_items,
+        )
         self.blobs = desk.blobs
         self.inline_limit = desk.limits.inline_limit
         self._work = trio.CancelScope()
@@ -137,9 +117,11 @@ class Execution:
             left = (self.run.deadline - self.now()) / _NANOSECONDS
             self._work.deadline = trio.current_time() + left
         ending: Ending | None = None
+        created, loop = self.run.created, trio.lowlevel.current_trio_token()
+        work_for(LoggedRun(created.run_id, created.trace_id, self.redactor, self._log_line, loop))
         with self._work:
             try:
-                args = self._entry.check(self.run.created.args)
+                args = await self.secrets.arguments()
                 value = await self._desk.call(self, self._entry, context, args)
                 ending = self._value_returned(value)
             except (Exception, SystemExit) as error:  # noqa: BLE001 - the edge of an entry
@@ -185,7 +167,7 @@ class Execution:
 
     def _value_returned(self, value: Any) -> Ending:  # noqa: ANN401 - whatever an entry returns
         is_result = value is not None and not self.outbox.marked_a_result
-        ending = ending_of_value(value, is_result=is_result)
+        ending = ending_of_value(value, is_result=is_result, redactor=self.redactor)
         if ending is SUCCESS and is_result:
             number = self.outbox.export("json", value, self.now())
             self.outbox.result((number,), self.now())
@@ -194,11 +176,11 @@ class Execution:
     def _failed(self, error: BaseException) -> Ending:
         if is_cancellation(error):
             return Ending(Outcome.CANCELED, canceled(self.cancel_reason))
-        return Ending(Outcome.FAILED, error_of(error))
+        return Ending(Outcome.FAILED, error_of(error, self.redactor))
 
     def _interrupted(self) -> Ending:
         if self._broken is not None:
-            return Ending(Outcome.FAILED, error_of(self._broken))
+            return Ending(Outcome.FAILED, error_of(self._broken, self.redactor))
         cancel = self.run.cancel
         if cancel is None or cancel.intent is CancelIntent.TIMEOUT:
             return Ending(Outcome.TIMEOUT, timed_out(self.run))
@@ -301,6 +283,12 @@ class Execution:
         if step == self.history.last:
             self.outbox.muted = False
 
+    def _log_line(self, level: str, text: str) -> None:
+        """Log a line that the entry gave to the standard logging module."""
+        if not self.is_left_behind:
+            self.outbox.log(level, text, self.now())
+            self.something_waits()
+
     def something_waits(self) -> None:
         """See to it that the outbox is flushed soon."""
         if not self._flushing:
@@ -337,14 +325,14 @@ class Execution:
         self, started: ChildStarted, plugin_id: str, entry_id: str, args: dict[str, Any]
     ) -> None:
         """Put the start of a child into the log, together with the child."""
-        self._desk.children.checked(plugin_id, entry_id, args)
+        accepted = await self.secrets.accept_child(plugin_id, entry_id, args)
         async with self._handing_over:
             now = self.now()
             outputs = (*self.outbox.take(now), started)
             command = Deliver(epoch=self.epoch, outputs=outputs, at=now)
             await self._say(
                 lambda: self._desk.children.start(
-                    self.run, started, command, plugin_id, entry_id, args
+                    self.run, started, command, plugin_id, entry_id, accepted
                 )
             )
 

@@ -11,6 +11,7 @@ import logging
 from collections import Counter, deque
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -33,6 +34,8 @@ from runtime.execution import Execution
 from runtime.limits import HostLimits
 from runtime.process.pool import Pool
 from runtime.registry import Registry
+from runtime.run_logging import LoggedRun, about_run, logging_of_runs, work_for
+from runtime.secrets import Secrets, has_sealed
 from runtime.streams import stream_of
 from runtime.threads import THREADS, call_in_thread
 
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
     from eventlog.record import Record
     from runtime.contract import RunContext
     from runtime.plugin import Entry, Plugin
+    from runtime.redaction import Redactor
 
 BUSY_PAUSE: Final = 0.01  # seconds between two tries to ask a run that is asked too much
 MAX_HISTORIES: Final = 10_000
@@ -71,13 +75,15 @@ class Host:
         *,
         limits: HostLimits | None = None,
         blobs: BlobStore | None = None,
+        secrets: Secrets | None = None,
     ) -> None:
-        """Nothing runs before ``run``."""
+        """Nothing runs before ``run``. Without ``secrets`` they are sealed in memory."""
         self.env = env
         self.log = log
         self.blobs = blobs or BlobStore(env)
         self.entries = Entries(plugins)
         self.limits = limits or HostLimits()
+        self.secrets = secrets or Secrets(env)
         self.children = Children(self)
         self.name = str(env.new_id())
         self.runs: Registry[Run, RunCommand, RunEvent] = Registry(
@@ -106,15 +112,16 @@ class Host:
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Execute what is dispatched, until cancelled."""
-        async with trio.open_nursery() as nursery:
-            await nursery.start(self.runs.run)
-            await nursery.start(self.processes.run)
-            self._nursery = nursery
-            task_status.started()
-            try:
-                await trio.sleep_forever()
-            finally:
-                self._nursery = None
+        with logging_of_runs():
+            async with trio.open_nursery() as nursery:
+                await nursery.start(self.runs.run)
+                await nursery.start(self.processes.run)
+                self._nursery = nursery
+                task_status.started()
+                try:
+                    await trio.sleep_forever()
+                finally:
+                    self._nursery = None
 
     async def ask(
         self, run_id: str, command: RunCommand, *, also: Sequence[StreamWrite] = ()
@@ -199,6 +206,7 @@ class Host:
     # Executing
 
     async def _execute(self, run_id: str, plugin_id: str) -> None:
+        work_for(LoggedRun(run_id))
         try:
             await self._activate_and_execute(run_id)
         except LogClosed:
@@ -252,6 +260,7 @@ class Host:
         """Activate a run; give its execution, unless there is nothing to execute."""
         known = self.runs.peek(stream_of(run_id)) or await self.runs.look(stream_of(run_id))
         run = known.state
+        work_for(LoggedRun(run_id, run.created.trace_id))
         activate = Activate(
             host=self.name,
             epoch=run.epoch + 1,
@@ -314,6 +323,8 @@ class Host:
             for end in self._ends.get(run.created.run_id, ()):
                 end.folded = folded
                 end.came.set()
+            if has_sealed(run.created):
+                self.start(partial(self.secrets.drop, run.created.run_id))
         if self._nursery is None:
             return
         if run.children and takes_its_children_along(run):
@@ -329,7 +340,17 @@ class Host:
         except LogClosed:
             pass  # this host is going down; the next one sees to it
         except Exception:  # noqa: BLE001 - the edge of a run: what breaks it touches no other
-            _log.exception("run %s could not be ended", run_id)
+            with about_run(run_id):
+                _log.exception("run %s could not be ended", run_id)
+
+    async def redactor_of(self, created: RunCreated) -> Redactor:
+        """Give what knows the secrets of a run, also before its turn has come."""
+        names = self.entries.secrets(created.plugin_id, created.entry_id)
+        redactor = await self.secrets.redactor(names, created)
+        execution = self._executions.get(created.run_id)
+        if execution is not None:
+            redactor.learn_from(execution.redactor)
+        return redactor
 
     async def has_export(self, owner: Run, item_id: str) -> bool:
         """Tell whether an item exists and belongs to the same owner."""

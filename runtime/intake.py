@@ -18,16 +18,18 @@ if TYPE_CHECKING:
     from runtime.blob import Blob
     from runtime.blobs import Draft
     from runtime.execution import Execution
+    from runtime.redaction import Scanner
 
 Piece = bytes | bytearray | memoryview
 Arriving = Piece | Iterable[Piece] | AsyncIterable[Piece]
 
 
-async def take_in(draft: Draft, data: Arriving, limit: int) -> bytes | Blob:
+async def take_in(draft: Draft, data: Arriving, limit: int, scanner: Scanner) -> bytes | Blob:
     """Take in all that arrives: give the bytes if they are so few, else the blob they are now."""
     waiting = bytearray()
     async with aclosing(_pieces(data)) as pieces:
         async for piece in pieces:
+            scanner.see(piece)
             if draft.size or len(waiting) + len(piece) > limit:
                 await draft.write(waiting)
                 await draft.write(piece)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import asynccontextmanager, closing
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +17,7 @@ from runtime.file_depot import FileDepot
 from runtime.limits import HostLimits
 from runtime.node import open_node
 from runtime.references import References
+from runtime.secrets import open_secrets
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping
@@ -52,6 +54,7 @@ async def open_local_node(
                 only=only,
                 blobs=BlobStore(env, depot, limits=blob_limits_of(settings)),
                 references=references,
+                secrets=open_secrets(env, data.path, os.environ),
             ) as node,
         ):
             yield node

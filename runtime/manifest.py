@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import msgspec
 
 from runtime.plugin import DeclarationError, Entry, Plugin, Program, declared
+from runtime.secret import WRITE_ONLY
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,6 +53,7 @@ class Argument(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     minimum: float | None = None
     maximum: float | None = None
     description: str | None = None
+    secret: bool = False  # passed as a reference, or sealed; never in the log
 
 
 class EntryManifest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -134,7 +136,14 @@ def _field(argument: Argument, name: str) -> Any:  # noqa: ANN401 - msgspec's
         raise DeclarationError(
             f"{MANIFEST}: args.{name} is no number: it has no minimum or maximum"
         )
-    meta = msgspec.Meta(ge=argument.minimum, le=argument.maximum, description=argument.description)
+    if argument.secret and argument.default is not msgspec.UNSET:
+        raise DeclarationError(f"{MANIFEST}: args.{name} is secret: it has no default")
+    meta = msgspec.Meta(
+        ge=argument.minimum,
+        le=argument.maximum,
+        description=argument.description,
+        extra_json_schema=WRITE_ONLY if argument.secret else None,
+    )
     hint: Any = Annotated[_TYPES[argument.type], meta]
     if argument.default is msgspec.UNSET:
         return (name, hint)

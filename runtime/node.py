@@ -21,7 +21,7 @@ from runtime.creation import CLAIM_WINDOW
 from runtime.host import Host
 from runtime.operations import Operations, operations_of
 from runtime.plugins import Plugins
-from runtime.recovery import recover, take_up
+from runtime.recovery import drop_old_seals, recover, take_up
 from runtime.references import References
 from runtime.runs import Runs
 from runtime.uploads import Blobs
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from runtime.directory import Directory
     from runtime.limits import HostLimits
     from runtime.plugin import Plugin
+    from runtime.secrets import Secrets
 
 OPERATIONS = operations_of(Runs, Plugins, Channels, Blobs)
 
@@ -52,7 +53,7 @@ class Node:
 
 
 @asynccontextmanager
-async def open_node(
+async def open_node(  # noqa: PLR0913 - a node has many parts
     log: EventLog,
     plugins: Mapping[str, Plugin],
     directory: Directory,
@@ -62,6 +63,7 @@ async def open_node(
     only: Collection[str] | None = None,
     blobs: BlobStore | None = None,
     references: References | None = None,
+    secrets: Secrets | None = None,
 ) -> AsyncIterator[Node]:
     """Take up what an earlier process left, and work for the length of a block.
 
@@ -70,7 +72,7 @@ async def open_node(
     kept in memory unless stated.
     """
     async with trio.open_nursery() as nursery:
-        host = Host(log.env, log, plugins, limits=limits, blobs=blobs)
+        host = Host(log.env, log, plugins, limits=limits, blobs=blobs, secrets=secrets)
         await host.blobs.clean_up()
         await nursery.start(host.run)
         if log.env.faults is None:  # in a simulation nothing blocks
@@ -80,6 +82,7 @@ async def open_node(
         if only is None:
             await recover(host, catalogue.open_runs)
         else:
+            await drop_old_seals(host)
             for run_id in only:
                 await take_up(host, run_id)
         runs = Runs(host, catalogue, claim_window=claim_window)

@@ -21,6 +21,7 @@ import msgspec
 from runtime.errors import OperationError, translated
 from runtime.principal import Permission
 from runtime.requests import Request
+from runtime.run_logging import about_run
 
 if TYPE_CHECKING:
     from runtime.principal import Principal
@@ -128,5 +129,6 @@ class Operations:
         except Exception as error:
             told = translated(error)
             if told.code == "INTERNAL":
-                _log.exception("%s failed", name)
+                with about_run(args.get("run_id")):
+                    _log.exception("%s failed", name)
             raise told from error

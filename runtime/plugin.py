@@ -21,6 +21,8 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar, get_type_hints, ove
 
 import msgspec
 
+from runtime.secret import mistakes, published, secret_arguments
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 Class = TypeVar("Class", bound=type)
 
@@ -78,8 +80,15 @@ class Entry:
         """The JSON Schema of the arguments."""
         (schema,), parts = msgspec.json.schema_components([self.arguments])
         named = parts.pop(self.arguments.__name__, schema)
+        if self.secrets:
+            named = {**named, "properties": published(named["properties"], self.secrets)}
         definitions = {"$defs": parts} if parts else {}
         return {"$schema": "https://json-schema.org/draft/2020-12/schema", **named, **definitions}
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        """The arguments that are secret."""
+        return secret_arguments(self.arguments)
 
     def check(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Give the arguments that the handler is called with, or raise ValueError."""
@@ -263,4 +272,7 @@ def _arguments(name: str, entry_id: str, handler: Callable[..., Any]) -> type[ms
         fields.append(
             (parameter.name, hint) if required else (parameter.name, hint, parameter.default)
         )
-    return msgspec.defstruct(entry_id, fields, kw_only=True, forbid_unknown_fields=True)
+    made = msgspec.defstruct(entry_id, fields, kw_only=True, forbid_unknown_fields=True)
+    for mistake in mistakes(made):
+        raise DeclarationError(f"{name}: {mistake}")
+    return made

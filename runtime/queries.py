@@ -104,8 +104,9 @@ class RunQueries:
         folded, at = await self._read(principal, request.run_id, request.at)
         after = None if request.after is None else await self._log.resolve(request.after)
         batches, more = await self._reader.log_batches(folded, after, request.limit)
+        created = folded.state.created
         return {
-            "lines": [log_line(line) for batch in batches for line in batch.lines],
+            "lines": [log_line(created, line) for batch in batches for line in batch.lines],
             "dropped": sum(batch.dropped for batch in batches),
             "next_after": None if more is None else self._log.cursor(more),
             "cursor": self._log.cursor(at),

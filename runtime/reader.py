@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from typing import TypeVarTuple, Unpack
 
     from actors.folded import Folded
+    from actors.run.events import RunCreated
     from eventlog.record import Mark
     from eventlog.store import Store
     from runtime.principal import Principal
@@ -127,13 +128,12 @@ class RunReader:
         except CodecError as error:
             raise Crashed(f"{stream} cannot be read: {error}") from error
 
-    async def require(self, principal: Principal, run_id: str) -> None:
-        """Raise RUN_NOT_FOUND unless there is such a run."""
+    async def require(self, principal: Principal, run_id: str) -> RunCreated:
+        """Raise RUN_NOT_FOUND unless there is such a run; say how it was created."""
         known = None if self._living is None else self._living.peek(stream_of(run_id))
         if known is None:
-            await self.now(principal, run_id)
-        else:
-            _visible(principal, run_id, known)
+            return (await self.now(principal, run_id)).state.created
+        return _visible(principal, run_id, known).state.created
 
     async def items(self, folded: Folded[Run], wanted: Container[int]) -> list[ExportItem]:
         """Read some of the items that a run has put out, by number."""

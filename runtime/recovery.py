@@ -18,6 +18,7 @@ from actors.run.core import RUN
 from actors.run.events import RUN_EVENTS
 from actors.run.history import History
 from eventlog.errors import CodecError
+from runtime.run_logging import about_run
 from runtime.streams import stream_of
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ async def recover(host: Host, open_runs: OpenRuns) -> int:
 
     What is created from now on, as children of runs just taken up are, has its host: this one.
     """
+    await drop_old_seals(host)
     last = (await host.log.head()).position
     taken = position = 0
     while page := await open_runs(position):
@@ -46,7 +48,8 @@ async def recover(host: Host, open_runs: OpenRuns) -> int:
             try:
                 taken += await _take_up(host, run_id)
             except Crashed:  # logged by the registry, with its cause
-                _log.error("run %s cannot be taken up; it is left as it is", run_id)
+                with about_run(run_id):
+                    _log.error("run %s cannot be taken up; it is left as it is", run_id)
         position = page[-1].position
     return taken
 
@@ -56,6 +59,19 @@ async def take_up(host: Host, run_id: str) -> None:
     await _take_up(host, run_id)
     for child in (await host.runs.look(stream_of(run_id))).state.children:
         await take_up(host, child)
+
+
+async def drop_old_seals(host: Host) -> None:
+    """Forget secrets of runs that have ended, or that never came into being."""
+    sealed = await host.secrets.run_ids()
+
+    def over() -> list[str]:
+        states = {run_id: host.log.store.stream_state(stream_of(run_id)) for run_id in sealed}
+        return [run_id for run_id, state in states.items() if state.sealed or not state.version]
+
+    if sealed:
+        for run_id in await host.log.in_thread(over):
+            await host.secrets.drop(run_id)
 
 
 async def _read_short_ones(host: Host, run_ids: Sequence[str]) -> None:

@@ -14,6 +14,7 @@ import trio
 from actors.errors import NoSuchActor
 from actors.mailbox import Actor
 from eventlog.errors import LogClosed
+from runtime.run_logging import about_run, run_of_stream
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -152,7 +153,8 @@ class Registry(Generic[State, Command, Event]):
 
     def _crashed(self, stream: str, error: Exception) -> None:
         self.crashed += 1
-        _log.error("the actor of %s crashed", stream, exc_info=error)
+        with about_run(run_of_stream(stream)):
+            _log.error("the actor of %s crashed", stream, exc_info=error)
 
     def _new_id(self) -> bytes:
         return self._env.new_id().bytes

@@ -33,6 +33,10 @@ class CreateRun(Request):
     mode: Literal["async", "sync"] = "async"
     timeout: Annotated[float, msgspec.Meta(gt=0, le=LONGEST)] | None = None
 
+    def __repr__(self) -> str:
+        """Say what it asks for, and not what with: there may be secrets among the arguments."""
+        return f"{type(self).__name__}({self.plugin_id!r}, {self.entry_id!r}, ...)"
+
 
 class GetRun(Request):
     """Read a run, now or as it was."""
@@ -66,9 +70,18 @@ class CancelRun(Request):
 
 
 class RetryRun(Request):
-    """Run again what has ended, as a new attempt."""
+    """Run again what has ended, as a new attempt.
+
+    ``secrets`` are secret arguments: those whose values were forgotten when the run ended have to
+    be passed again, as values or as references.
+    """
 
     run_id: Name
+    secrets: dict[str, Any] = {}
+
+    def __repr__(self) -> str:
+        """Say which run, and nothing of the secrets."""
+        return f"{type(self).__name__}({self.run_id!r}, ...)"
 
 
 class AnswerRun(Request):
@@ -77,6 +90,10 @@ class AnswerRun(Request):
     run_id: Name
     question_id: Name
     answer: Any
+
+    def __repr__(self) -> str:
+        """Say which question, and not what was answered."""
+        return f"{type(self).__name__}({self.run_id!r}, {self.question_id!r}, ...)"
 
 
 class ExportRun(Request):

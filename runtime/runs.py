@@ -13,10 +13,12 @@ from actors.run.commands import Answer, RequestCancel
 from actors.run.status import CancelMode
 from runtime.answers import RunAnswer
 from runtime.creation import CLAIM_WINDOW, Creation
+from runtime.errors import OperationError
 from runtime.operations import operation
 from runtime.principal import Permission, Principal
 from runtime.queries import RunQueries
 from runtime.reader import RunReader
+from runtime.redaction import Redactor, holds_a_secret
 from runtime.requests import AnswerRun, CancelRun, CreateRun, RetryRun
 from runtime.streams import stream_of
 
@@ -59,20 +61,28 @@ class Runs(RunQueries):
             return answer
         return self._answer(await self._reader.now(principal, created.state.created.run_id))
 
-    @operation("runs.retry", Permission.RUN, "RUN_NOT_FOUND", "RUN_NOT_TERMINAL", "CONFLICT")
+    @operation(
+        "runs.retry",
+        Permission.RUN,
+        "RUN_NOT_FOUND",
+        "RUN_NOT_TERMINAL",
+        "SECRET_REQUIRED",
+        "CONFLICT",
+    )
     async def retry(self, principal: Principal, request: RetryRun) -> RunAnswer:
         """Run again what has ended: a new run, the next attempt of its root."""
         parent = await self._reader.now(principal, request.run_id)
-        return self._answer(await self._creation.retry(principal, parent.state))
+        return self._answer(await self._creation.retry(principal, parent.state, request.secrets))
 
     # Asking
 
     @operation("runs.cancel", Permission.CANCEL, "RUN_NOT_FOUND")
     async def cancel(self, principal: Principal, request: CancelRun) -> RunAnswer:
         """Ask a run to end; one that has ended stays as it is."""
+        redactor = await self._redactor(principal, request.run_id)
         command = RequestCancel(
             by=str(principal),
-            reason=request.reason,
+            reason=redactor.maybe_text(request.reason),
             mode=CancelMode.FORCE if request.force else CancelMode.COOPERATIVE,
             at=self._env.now(),
         )
@@ -88,6 +98,9 @@ class Runs(RunQueries):
     )
     async def answer(self, principal: Principal, request: AnswerRun) -> RunAnswer:
         """Answer a question of a run."""
+        redactor = await self._redactor(principal, request.run_id)
+        if redactor.finds(request.answer):
+            raise OperationError("VALIDATION_ERROR", holds_a_secret("the answer"))
         command = Answer(
             question_id=request.question_id,
             answer=request.answer,
@@ -98,9 +111,12 @@ class Runs(RunQueries):
 
     # Inside
 
+    async def _redactor(self, principal: Principal, run_id: str) -> Redactor:
+        """Give what knows the secrets of a run that this principal may see."""
+        return await self._host.redactor_of(await self._reader.require(principal, run_id))
+
     async def _ask(
         self, principal: Principal, run_id: str, command: RequestCancel | Answer
     ) -> RunAnswer:
-        await self._reader.require(principal, run_id)
         folded = await self._host.runs.ask(stream_of(run_id), command, principal=str(principal))
         return self._answer(folded)

@@ -108,11 +108,13 @@ class ExportItem(TypedDict):
 
 
 class LogLineView(TypedDict):
-    """A line that an entry logged."""
+    """A line that an entry logged, and of which run it is."""
 
-    at: float
+    run_id: str
+    trace_id: str | None
     level: str
     text: str
+    at: float
 
 
 def seconds(nanoseconds: int) -> float:
@@ -253,9 +255,15 @@ def export_item(run_id: str, export: ExportAppended) -> ExportItem:
     return cast("ExportItem", item)
 
 
-def log_line(line: LogLine) -> LogLineView:
+def log_line(created: RunCreated, line: LogLine) -> LogLineView:
     """Give a logged line as the wire has it."""
-    return {"at": seconds(line.at), "level": line.level, "text": line.text}
+    return {
+        "run_id": created.run_id,
+        "trace_id": created.trace_id,
+        "at": seconds(line.at),
+        "level": line.level,
+        "text": line.text,
+    }
 
 
 def _short(message: str | None) -> str | None:

@@ -163,12 +163,28 @@ def parsed_args(words: tuple[str, ...], entry: Entry) -> dict[str, Any]:
             raise click.UsageError(f"--arg {word!r} is not NAME=VALUE, as to=100 is.")
         if name in args:
             raise click.UsageError(f"--arg {name} is given twice.")
-        args[name] = _value(text, properties.get(name, {}))
+        args[name] = value_of(text, properties.get(name, {}))
     return args
 
 
-def _value(text: str, schema: dict[str, Any]) -> Any:  # noqa: ANN401 - any JSON value
+def parsed_secrets(words: tuple[str, ...]) -> dict[str, Any]:
+    """Give secret arguments: each a reference if it is one, else a value as it was typed."""
+    secrets: dict[str, Any] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals or not name:
+            raise click.UsageError('--secret is NAME=VALUE, as token={"secret": "name"} is.')
+        secrets[name] = value_of(text, {"type": "string", "writeOnly": True})
+    return secrets
+
+
+def value_of(text: str, schema: dict[str, Any]) -> Any:  # noqa: ANN401 - any JSON value
+    """Give what was typed for an argument: a secret one may be a reference."""
+    from runtime.secret import reference_in
+
     value = typed(text)
+    if schema.get("writeOnly") and reference_in(value) is not None:
+        return value
     is_text = schema.get("type") == "string" and not isinstance(value, str)
     return text if is_text else value
 

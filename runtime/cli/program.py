@@ -57,10 +57,11 @@ def _told(error: BaseException, *, json: bool) -> Refusal | None:
 def _told_from_below(error: BaseException) -> Refusal | None:
     from eventlog.errors import EventLogError, LogLocked
     from runtime.errors import OperationError
+    from runtime.seals import SecretsUnusable
     from runtime.settings import SettingsError
 
     match error:
-        case SettingsError():
+        case SettingsError() | SecretsUnusable():
             return Refusal(str(error), code="VALIDATION_ERROR", exit_code=ExitCode.USAGE)
         case OperationError():
             return refused(error)
@@ -93,6 +94,7 @@ _REMEDIES: Final = {
     "RUN_NOT_FOUND": "`perdure runs` lists what there is.",
     "PLUGIN_NOT_FOUND": "`perdure plugins` lists what can be run, and what could not be loaded.",
     "ENTRY_NOT_FOUND": "`perdure plugins` lists what can be run.",
+    "SECRET_REQUIRED": "Pass it again: perdure retry RUN --secret NAME=VALUE.",
     "INVALID_CURSOR": "Cursors come from --json output of this very log; leave it out to see now.",
 }
 

@@ -9,7 +9,7 @@ import click
 from runtime.cli.commands import Command, common
 from runtime.cli.invocation import ExitCode, Invocation, Refusal, pass_invocation
 from runtime.cli.listing import arguments
-from runtime.cli.parameters import EntryName, RunName, parsed_args
+from runtime.cli.parameters import EntryName, RunName, parsed_args, parsed_secrets
 from runtime.cli.showing import reading
 
 if TYPE_CHECKING:
@@ -87,11 +87,18 @@ def _checked(
     from runtime.entries import Entries, check_args
     from runtime.errors import OperationError
     from runtime.plugins import entry_view
+    from runtime.redaction import Redactor
+    from runtime.secret import reference_in
 
     entry = Entries(plugins).find(plugin_id, entry_id)
     checked = parsed_args(args, entry)
+    secrets = [checked[name] for name in entry.secrets & checked.keys()]
+    if any(reference_in(secret) is not None for secret in secrets):
+        return checked  # what they lead to is looked up, and all of it checked, by the node
+    redactor = Redactor()
+    redactor.register(*secrets)
     try:
-        check_args(entry, checked)
+        check_args(entry, checked, redactor)
     except OperationError as error:
         takes = " ".join(arguments(entry_view(entry))) or "no arguments"
         raise Refusal(
@@ -122,9 +129,16 @@ async def _create(node: Node, request: dict[str, Any]) -> RunAnswer:
     examples=["perdure retry RUN", "perdure retry 0199a7c2-7d3e --json"],
 )
 @click.argument("run", type=RunName())
+@click.option(
+    "--secret",
+    "secrets",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A secret argument again, or a reference to it. May be repeated.",
+)
 @common
 @pass_invocation
-def retry(invocation: Invocation, run: str) -> None:
+def retry(invocation: Invocation, run: str, secrets: tuple[str, ...]) -> None:
     """Run again what has ended, as a new attempt; go on with what was left.
 
     A run that has not ended, and whose process is gone, is taken up where it was left: its recorded
@@ -132,17 +146,18 @@ def retry(invocation: Invocation, run: str) -> None:
     """
     from runtime.entries import Entries
 
+    passed = parsed_secrets(secrets)
     record = _record(invocation, run)
     plugins = _plugins(invocation)
     Entries(plugins).find(record["plugin_id"], record["entry_id"])
 
     async def begin(node: Node) -> RunAnswer:
-        return await _again(node, record["run_id"])
+        return await _again(node, record["run_id"], passed)
 
     _finish(invocation, plugins, begin)
 
 
-async def _again(node: Node, run_id: str) -> RunAnswer:
+async def _again(node: Node, run_id: str, secrets: dict[str, Any]) -> RunAnswer:
     from runtime.principal import LOCAL
     from runtime.recovery import take_up
 
@@ -150,7 +165,8 @@ async def _again(node: Node, run_id: str) -> RunAnswer:
     if answer["run"]["finished_at"] is None:
         await take_up(node.host, run_id)
     else:
-        answer = await node.operations.call(LOCAL, "runs.retry", {"run_id": run_id})
+        request = {"run_id": run_id, "secrets": secrets}
+        answer = await node.operations.call(LOCAL, "runs.retry", request)
     return answer
 
 

@@ -251,7 +251,7 @@ def error_of(error: BaseException) -> dict[str, Any]:
     where = {"file": last[0].filename.rpartition("/")[2], "line": last[0].lineno} if last else None
     return {
         "code": "PLUGIN_ERROR",
-        "message": f"{type(error).__name__}: {error}"[:2000],
+        "message": f"{type(error).__name__}: {error}"[:20_000],  # cut shorter when it was redacted
         "details": where,
     }
 

@@ -21,6 +21,7 @@ from eventlog import (
     snapshots,
 )
 from eventlog.sqlite import schema, store
+from runtime import redaction, seals, secret_source
 from runtime.current_run import CurrentRun
 from tests.repository.test_docs import PYTHON_BLOCK
 from tests.repository.tree import ROOT
@@ -131,6 +132,32 @@ def test_the_plugin_guide_works(tmp_path: Path) -> None:
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_page_on_secrets_works(tmp_path: Path) -> None:
+    """Its plugin runs, and so does its test."""
+    blocks = PYTHON_BLOCK.findall((ROOT / "docs" / "secrets.md").read_text("utf-8"))
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join([*blocks, "test_pulling()\n"])],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_page_on_secrets_says_what_is_so() -> None:
+    """Names, lengths and keys are those of the code."""
+    page = (ROOT / "docs" / "secrets.md").read_text("utf-8")
+    assert f"at least {redaction.MIN_LENGTH} characters" in page
+    assert f"`{redaction.REDACTED}`" in page
+    named = page.split("under a telling key (")[1].split("...")[0]
+    assert set(re.findall(r"`(\w+)`", named)) <= redaction.KEYS
+    for name in (seals.KEY_FILE, f"{seals.SEALED_FOLDER}/", f"{secret_source.FOLDER}/git-hub"):
+        assert f"`{name}`" in page
+    assert f"`{secret_source.variable_of('git-hub')}`" in page
 
 
 def test_the_plugin_guide_names_everything_that_ctx_run_offers() -> None:

@@ -31,6 +31,10 @@ from runtime.requests import (
     Request,
     RetryRun,
 )
+from runtime.seals import Seals
+from runtime.secret_source import SecretSource
+from runtime.secrets import Secrets
+from runtime.vault import Vault
 from tests.eventlog.conftest import SteadyEnv
 from tests.runtime.world import Example, World
 
@@ -138,12 +142,15 @@ async def service(
     plugins: Mapping[str, Plugin] | None = None,
     claim_window: int = CLAIM_WINDOW,
     blobs: BlobStore | None = None,
+    seals: Seals | None = None,
+    source: SecretSource | None = None,
     **limits: Any,
 ) -> AsyncIterator[Service]:
     """Run a node in memory; leaving the block ends it as a crash would."""
     store = store or MemoryStore()
     env = SteadyEnv()
     env.delay = 0.001
+    secrets = Secrets(env, vault=Vault(env, seals), source=source)
     with closing(Directory(":memory:")) as directory:
         async with (
             open_log(env, store) as log,
@@ -154,6 +161,7 @@ async def service(
                 limits=HostLimits(**limits),
                 claim_window=claim_window,
                 blobs=blobs,
+                secrets=secrets,
             ) as node,
         ):
             yield Service(node, store)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from eventlog.record import Record
     from eventlog.simulation import SimEnv
+    from runtime.seals import MemorySeals
 
 
 class Disk(MemoryStore):
@@ -67,3 +68,27 @@ class DiskView(MemoryStore):
             raise StoreFailed("simulated, but written")
         if chance.random() < disk.denies:
             raise StoreConflict("simulated, but written")
+
+
+class SealsView:
+    """The sealed secrets on the disk as one process sees them: it dies before, or after."""
+
+    def __init__(self, seals: MemorySeals, env: SimEnv) -> None:
+        """Share what is sealed."""
+        self._seals = seals
+        self._env = env
+        self.key = seals.key
+        self.get = seals.get
+        self.run_ids = seals.run_ids
+
+    def put(self, run_id: str, data: bytes) -> None:
+        """Keep what was sealed for a run."""
+        self._env.faults.strike(FaultPoint.STORE_BEGIN)
+        self._seals.put(run_id, data)
+        self._env.faults.strike(FaultPoint.STORE_END)
+
+    def drop(self, run_id: str) -> None:
+        """Forget what was sealed for a run."""
+        self._env.faults.strike(FaultPoint.STORE_BEGIN)
+        self._seals.drop(run_id)
+        self._env.faults.strike(FaultPoint.STORE_END)

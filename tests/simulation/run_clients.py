@@ -19,6 +19,7 @@ from eventlog.store import Bounds
 from runtime.principal import LOCAL
 from runtime.requests import AnswerRun, CancelRun, CreateRun, GetRun, RetryRun
 from runtime.streams import stream_of
+from tests.runtime.canary import CANARY
 from tests.simulation.world import Violation
 
 if TYPE_CHECKING:
@@ -79,7 +80,8 @@ def arguments(chance: random.Random, entry_id: str) -> dict[str, Any]:
     match entry_id:
         case "work":
             fails, deaf = chance.random() < 0.3, chance.random() < 0.3
-            return {"steps": chance.randrange(4), "nap": nap, "fails": fails, "deaf": deaf}
+            work = {"steps": chance.randrange(4), "nap": nap, "fails": fails, "deaf": deaf}
+            return {**work, "token": CANARY}
         case "wonder":
             return {"questions": chance.randrange(1, 3), "nap": nap}
         case "family":
@@ -147,8 +149,10 @@ async def cancel(world: RunWorld, run_id: str) -> None:
 
 async def retry(world: RunWorld, run_id: str) -> str:
     """Wait for the end of a run and try it again."""
-    await ended(world, run_id)
-    run = (await world.call(lambda server: server.retry(LOCAL, RetryRun(run_id=run_id))))["run"]
+    before = await ended(world, run_id)
+    secrets = {"token": CANARY} if before["entry_id"] == "work" else {}
+    request = RetryRun(run_id=run_id, secrets=secrets)
+    run = (await world.call(lambda server: server.retry(LOCAL, request)))["run"]
     world.accepted.add(run["run_id"])
     return str(run["run_id"])
 

@@ -10,7 +10,12 @@ from contextlib import contextmanager
 import trio
 
 from tests.simulation.disk import Disk
-from tests.simulation.run_checks import check_live_state, check_log, let_all_end
+from tests.simulation.run_checks import (
+    check_live_state,
+    check_log,
+    let_all_end,
+    let_secrets_go,
+)
 from tests.simulation.run_clients import keep_tidy, use_a_run
 from tests.simulation.run_plugin import BODIES, DONE, REPEATED
 from tests.simulation.run_world import RunWorld, run_server
@@ -69,6 +74,7 @@ async def live_and_check(chance: random.Random) -> str:
             await trio.sleep(0.1)
         await let_all_end(world)
         await check_live_state(world)
+        await let_secrets_go(world)
         everything.cancel_scope.cancel()
     check_log(world)
     return repr([r[:4] for r in world.disk.records])

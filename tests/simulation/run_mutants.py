@@ -18,6 +18,8 @@ from actors.run.history import History
 from eventlog.record import START
 from runtime.children import Children
 from runtime.creation import Creation
+from runtime.redaction import Redactor
+from runtime.secrets import Secrets
 from runtime.streams import stream_of
 
 if TYPE_CHECKING:
@@ -160,6 +162,17 @@ def forget_steps(self: History, event: RunEvent) -> None:
         _add(self, event)
 
 
+# Secrets
+
+
+def learn_nothing(self: Redactor, *values: Any) -> None:
+    """Know no secret."""
+
+
+async def keep(self: Secrets, run_id: str) -> None:
+    """Forget no secret."""
+
+
 Patches = list[tuple[Any, str, "Callable[..., Any]"]]
 
 MUTANTS: dict[str, Patches] = {
@@ -177,6 +190,8 @@ MUTANTS: dict[str, Patches] = {
     "looks-left-in-line": [(Actor, "_rest", leave_those_who_look)],
     "children-left-behind": [(Children, "cancel_with_its_parent", leave_children_behind)],
     "recorded-steps-forgotten": [(History, "add", forget_steps)],
+    "secrets-not-redacted": [(Redactor, "register", learn_nothing)],
+    "secrets-kept": [(Secrets, "drop", keep)],
 }
 
 

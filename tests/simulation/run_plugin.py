@@ -7,7 +7,9 @@ from typing import Any, Final
 
 import trio
 
-from perdure import PluginError, Retry, RunContext, entry, plugin
+from perdure import PluginError, Retry, RunContext, Secret, entry, plugin
+from tests.runtime.canary import CANARY
+from tests.simulation.world import Violation
 
 BODIES: Final[Counter[str]] = Counter()  # how often each step was begun, outside of any process
 DONE: Final[set[str]] = set()  # steps whose value an entry has got
@@ -15,7 +17,7 @@ REPEATED: Final[list[str]] = []  # steps that were begun again after that
 TRIES: Final = 9
 FOR_EVER: Final = 1_000_000
 CHILDREN: Final[list[tuple[str, dict[str, Any]]]] = [
-    ("stay", {}),
+    ("stay", {"token": CANARY}),
     ("stay", {"deaf": True}),
     ("stay", {}),
 ]
@@ -27,10 +29,20 @@ class Simulated:
 
     @entry
     async def work(
-        self, ctx: RunContext, steps: int, nap: float, *, fails: bool = False, deaf: bool = False
+        self,
+        ctx: RunContext,
+        steps: int,
+        nap: float,
+        token: Secret,
+        *,
+        fails: bool = False,
+        deaf: bool = False,
     ) -> str:
         """Do steps with exports before and after them, in two tasks at once."""
-        await ctx.run.export_text("begun")
+        if token != CANARY:
+            raise Violation(f"a secret came back as {token!r}")
+        ctx.run.log(f"begun with {token}")
+        await ctx.run.export_text(f"begun with {token}")
 
         async def one(number: int) -> int:
             BODIES[f"{ctx.run.id}/{number}"] += 1
@@ -38,13 +50,13 @@ class Simulated:
                 REPEATED.append(f"{ctx.run.id}/{number}")
             await trio.sleep(nap)
             if fails and number == 1 and BODIES[f"{ctx.run.id}/{number}"] % 3:
-                raise OSError("not this time")
+                raise OSError(f"not this time, {token}")
             return number
 
         async def aside() -> None:
             for number in range(steps):
                 await ctx.run.export_text(f"aside {number}", key=f"aside-{number}")
-                ctx.run.progress(number / steps)
+                ctx.run.progress(number / steps, f"aside, {token}")
                 await trio.sleep(nap / 2)
 
         async with trio.open_nursery() as nursery:
@@ -90,8 +102,11 @@ class Simulated:
         await ctx.run.sleep(FOR_EVER, name="wait")
 
     @entry
-    async def stay(self, ctx: RunContext, *, deaf: bool = False) -> None:
+    async def stay(
+        self, ctx: RunContext, *, deaf: bool = False, token: Secret | None = None
+    ) -> None:
         """Wait to be canceled, or only to be interrupted."""
+        ctx.run.status("staying", f"with {token}")
         if deaf:
             await trio.sleep(FOR_EVER)
         await ctx.run.sleep(FOR_EVER)

@@ -29,7 +29,10 @@ from runtime.limits import HostLimits
 from runtime.plugin import declared
 from runtime.recovery import recover
 from runtime.runs import Runs
-from tests.simulation.disk import Disk, DiskView
+from runtime.seals import MemorySeals
+from runtime.secrets import Secrets
+from runtime.vault import Vault
+from tests.simulation.disk import Disk, DiskView, SealsView
 from tests.simulation.run_plugin import Simulated
 from tests.simulation.world import Violation, cancel_when, plan_crash
 
@@ -61,6 +64,7 @@ class RunWorld:
     latest: dict[str, int] = field(default_factory=dict)  # the newest place heard of each run
     told: dict[tuple[str, str], Any] = field(default_factory=dict)  # accepted answers to questions
     calm: trio.Event = field(default_factory=trio.Event)
+    seals: MemorySeals = field(default_factory=MemorySeals)
 
     async def call(self, fn: Call, *, of_the_past: bool = False) -> RunAnswer:
         """Ask the server until it answers; what a dead server says is not heard."""
@@ -158,7 +162,9 @@ async def run_on(world: RunWorld, env: SimEnv, directory: Directory) -> None:
     async with trio.open_nursery() as outside:
         outside.start_soon(cancel_when, env.died, outside.cancel_scope)
         async with open_log(env, DiskView(world.disk, env)) as log, trio.open_nursery() as nursery:
-            host = Host(env, log, {"sim": declared(Simulated)}, limits=limits)
+            secrets = Secrets(env, vault=Vault(env, SealsView(world.seals, env)))
+            plugins = {"sim": declared(Simulated)}
+            host = Host(env, log, plugins, limits=limits, secrets=secrets)
             await nursery.start(host.run)
             catalogue = Catalogue(log, directory)
             await nursery.start(catalogue.run)
