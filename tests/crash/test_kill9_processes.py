@@ -4,6 +4,7 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -18,12 +19,16 @@ from tests.crash.test_kill9_runs import accepted, histories
 
 
 def processes(mark: str) -> list[int]:
-    """The processes whose command line holds a mark."""
+    """The processes of this interpreter whose command line holds a mark."""
     found = subprocess.run(
         ["ps", "-eww", "-o", "pid,args"], capture_output=True, text=True, check=True
     )
     lines = [line.split(maxsplit=1) for line in found.stdout.splitlines()]
-    return [int(line[0]) for line in lines if mark in line[-1] and "perdure-guard" not in line[-1]]
+    return [
+        int(line[0])
+        for line in lines
+        if mark in line[-1] and sys.executable in line[-1] and "perdure-guard" not in line[-1]
+    ]
 
 
 def strike(victim: str, child: Child, rng: random.Random) -> None:

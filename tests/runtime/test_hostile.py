@@ -35,11 +35,11 @@ async def hostile(**limits: Any) -> AsyncIterator[Service]:
 
 
 def processes(mark: str) -> list[str]:
-    """The processes whose command line holds a mark."""
+    """The processes of this interpreter whose command line holds a mark."""
     found = subprocess.run(
         ["ps", "-eww", "-o", "pid,args"], capture_output=True, text=True, check=True
     )
-    return [line for line in found.stdout.splitlines() if mark in line]
+    return [line for line in found.stdout.splitlines() if mark in line and sys.executable in line]
 
 
 async def error_of(s: Service, entry_id: str, **args: Any) -> dict[str, Any]:

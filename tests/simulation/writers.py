@@ -41,7 +41,11 @@ async def write_own_stream(world: World, number: int) -> None:
 async def seal(world: World, stream: str, scope: str, version: int) -> None:
     """End a stream, and find that nothing can follow."""
     append = Append([StreamWrite(stream, version, [new_event(world, end=True)], scope, seal=True)])
-    check_receipt(world, append, await world.call(lambda log: log.append(append)))
+    try:
+        receipt = await world.call(lambda log: log.append(append))
+    except Conflict as conflict:
+        raise Violation(f"{stream} could not be ended by its only writer: {conflict}") from conflict
+    check_receipt(world, append, receipt)
     late = Append([StreamWrite(stream, version + 1, [new_event(world, late=True)], scope)])
     try:
         await world.call(lambda log: log.append(late))
