@@ -15,13 +15,13 @@ that the log knows more than the actor: fold again, decide again.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 import trio
 
+from actors.ask import Ask
 from actors.errors import Crashed, Crowded, NoSuchActor, Refusal
 from actors.folded import Folded
 from actors.folding import Streams, fold_rest, fold_stream
@@ -37,7 +37,7 @@ from eventlog.errors import (
 from eventlog.record import encoded_metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from actors.decider import Decider
     from eventlog.append import Receipt
@@ -63,33 +63,6 @@ class Log(Streams, Protocol):
         self, stream: str, version: int, event_id: bytes, *, fold: str, state: bytes
     ) -> None:
         """Keep what a fold makes of a stream up to a version."""
-
-
-@dataclass(eq=False, slots=True)
-class _Ask(Generic[State, Command]):
-    """A command, who sends it, what is to be written with it, and the answer."""
-
-    command: Command | None  # None: just look
-    principal: str | None
-    also: Sequence[StreamWrite]
-    new_work: bool
-    answered: trio.Event | None = None  # of an ask that waits in line
-    answer: Folded[State] | BaseException | None = None
-
-    def settle(self, answer: Folded[State] | BaseException) -> None:
-        """Answer, once."""
-        if self.answer is None:
-            self.answer = answer
-            if self.answered is not None:
-                self.answered.set()
-
-    @property
-    def result(self) -> Folded[State]:
-        """What was answered; raises if that is an error."""
-        if isinstance(self.answer, BaseException):
-            raise self.answer
-        assert self.answer is not None  # noqa: S101 - settled
-        return self.answer
 
 
 class Actor(Generic[State, Command, Event]):
@@ -134,7 +107,7 @@ class Actor(Generic[State, Command, Event]):
         self._start = start
         self._on_change = on_change
         self._on_crash = on_crash
-        self._mail: deque[_Ask[State, Command]] | None = None  # bounded by MAX_MAIL
+        self._mail: deque[Ask[State, Command]] | None = None  # bounded by MAX_MAIL
         self._busy = False
         self._aged = False
 
@@ -151,11 +124,11 @@ class Actor(Generic[State, Command, Event]):
         ``also`` are writes to streams that this very append creates, or that have no actor.
         Cancelled before its append has begun, an ask leaves no trace; after that it is done.
         """
-        return await self._do(_Ask(command, principal, also, new_work))
+        return await self._do(Ask(command, principal, also, new_work))
 
     async def look(self) -> Folded[State]:
         """Give the state as it is on disk, after everything that was asked before."""
-        return await self._do(_Ask(None, None, (), new_work=False))
+        return await self._do(Ask(None, None, (), new_work=False))
 
     @property
     def is_idle(self) -> bool:
@@ -169,7 +142,7 @@ class Actor(Generic[State, Command, Event]):
 
     # Asking
 
-    async def _do(self, ask: _Ask[State, Command]) -> Folded[State]:
+    async def _do(self, ask: Ask[State, Command]) -> Folded[State]:
         await trio.lowlevel.checkpoint_if_cancelled()
         self._aged = False
         if self._busy:
@@ -181,7 +154,7 @@ class Actor(Generic[State, Command, Event]):
             self._rest()
         return ask.result
 
-    async def _wait_in_line(self, ask: _Ask[State, Command]) -> Folded[State]:
+    async def _wait_in_line(self, ask: Ask[State, Command]) -> Folded[State]:
         if self._mail is None:
             self._mail = deque()
         if len(self._mail) >= MAX_MAIL:
@@ -228,7 +201,7 @@ class Actor(Generic[State, Command, Event]):
         self._mail = None
         self._busy = False
 
-    async def _work(self, asks: list[_Ask[State, Command]]) -> None:
+    async def _work(self, asks: list[Ask[State, Command]]) -> None:
         """Do what is asked and answer everybody, whatever happens."""
         try:
             if self.folded is None:
@@ -246,13 +219,13 @@ class Actor(Generic[State, Command, Event]):
         finally:
             _settle_all(asks, LogClosed("this process is going down"))
 
-    def _crash(self, asks: list[_Ask[State, Command]], error: Exception) -> None:
+    def _crash(self, asks: list[Ask[State, Command]], error: Exception) -> None:
         """Begin again from the log with the next ask."""
         self.folded = None
         self._on_crash(self.stream, error)
         _settle_all(asks, Crashed(f"{self.stream} broke: {error!r}"))
 
-    def _take(self, mail: deque[_Ask[State, Command]]) -> list[_Ask[State, Command]]:
+    def _take(self, mail: deque[Ask[State, Command]]) -> list[Ask[State, Command]]:
         """Take what waits; an ask that writes elsewhere too is taken alone."""
         taken = [mail.popleft()]
         while mail and len(taken) < BATCH and not taken[-1].also and not mail[0].also:
@@ -261,7 +234,7 @@ class Actor(Generic[State, Command, Event]):
 
     # Deciding and writing
 
-    async def _handle(self, asks: list[_Ask[State, Command]]) -> None:
+    async def _handle(self, asks: list[Ask[State, Command]]) -> None:
         for last_try in (False,) * (TRIES - 1) + (True,):
             try:
                 await self._decide_and_append(asks)
@@ -272,13 +245,20 @@ class Actor(Generic[State, Command, Event]):
             except InvalidAppend:
                 if len(asks) == 1:
                     raise
-                for ask in asks:  # each fits; all of them together do not
-                    await self._handle([ask])
+                await self._handle_one_by_one(asks)
                 return
             else:
                 return
 
-    async def _after_conflict(self, asks: list[_Ask[State, Command]], conflict: Conflict) -> None:
+    async def _handle_one_by_one(self, asks: list[Ask[State, Command]]) -> None:
+        """Handle asks that together are too much for one append; one may be too much by itself."""
+        for ask in asks:
+            try:
+                await self._handle([ask])
+            except InvalidAppend as error:
+                ask.settle(error)
+
+    async def _after_conflict(self, asks: list[Ask[State, Command]], conflict: Conflict) -> None:
         """Fold what others wrote. An ask whose own extra writes conflict hears of it."""
         if asks[0].also and not self._is_mine(conflict):
             asks[0].settle(conflict)
@@ -288,10 +268,10 @@ class Actor(Generic[State, Command, Event]):
     def _is_mine(self, conflict: Conflict) -> bool:
         return getattr(conflict, "stream", None) == self.stream
 
-    async def _decide_and_append(self, asks: list[_Ask[State, Command]]) -> None:
+    async def _decide_and_append(self, asks: list[Ask[State, Command]]) -> None:
         folded = self.folded
         assert folded is not None  # noqa: S101 - it was folded before
-        decided: list[tuple[_Ask[State, Command], Exception | None]] = []
+        decided: list[tuple[Ask[State, Command], Exception | None]] = []
         events: list[NewEvent] = []
         writes: list[StreamWrite] = []
         state = folded.state
@@ -324,7 +304,7 @@ class Actor(Generic[State, Command, Event]):
             for ask, refused in decided:
                 ask.settle(refused or folded)
 
-    def _decide(self, state: State, ask: _Ask[State, Command], events: list[NewEvent]) -> State:
+    def _decide(self, state: State, ask: Ask[State, Command], events: list[NewEvent]) -> State:
         """Decide one ask on the state so far; add its events, give the state after them."""
         mine: list[NewEvent] = []
         if ask.command is None:
@@ -342,7 +322,7 @@ class Actor(Generic[State, Command, Event]):
                 )
             )
             state = after
-        if mine:
+        if events and mine:
             Append([StreamWrite(self.stream, 0, mine), *ask.also])  # refused alone if it must be
         events.extend(mine)
         return state
@@ -388,8 +368,6 @@ class Actor(Generic[State, Command, Event]):
             )
 
 
-def _settle_all(
-    asks: Sequence[_Ask[State, Command]], answer: Folded[State] | BaseException
-) -> None:
+def _settle_all(asks: Sequence[Ask[State, Command]], answer: Folded[State] | BaseException) -> None:
     for ask in asks:
         ask.settle(answer)

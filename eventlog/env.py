@@ -105,6 +105,9 @@ class Env(Protocol):
     def new_id(self) -> UUID:
         """Mint a UUID version 7, greater than all that this Env minted before."""
 
+    def new_event_id(self) -> bytes:
+        """Mint the same as bytes: a log needs many of them."""
+
     async def run_sync(
         self,
         fn: Callable[[Unpack[Arguments]], Result],
@@ -154,6 +157,10 @@ class RealEnv:
     def new_id(self) -> UUID:
         """Mint a UUID version 7."""
         return self._ids.mint()
+
+    def new_event_id(self) -> bytes:
+        """Mint a UUID version 7, as bytes."""
+        return self._ids.mint_bytes()
 
     async def run_sync(
         self,
@@ -213,8 +220,15 @@ class IdMint:
 
     def mint(self) -> UUID:
         """Give the next id: milliseconds, then randomness, but always more than the last one."""
+        return UUID(int=self._next())
+
+    def mint_bytes(self) -> bytes:
+        """Give the next id as its bytes."""
+        return self._next().to_bytes(16, "big")
+
+    def _next(self) -> int:
         milliseconds = self._now() // 1_000_000
         fresh = milliseconds << _RANDOM_BITS | self._random_bits(_RANDOM_BITS)
         self._last = value = max(fresh, self._last + 1)
         high, low = value >> _LOW_BITS, value & ((1 << _LOW_BITS) - 1)
-        return UUID(int=(high >> 12) << 80 | 7 << 76 | (high & 0xFFF) << 64 | 2 << 62 | low)
+        return (high >> 12) << 80 | 7 << 76 | (high & 0xFFF) << 64 | 2 << 62 | low

@@ -132,6 +132,10 @@ class SimEnv:
         self.breathe()
         return self._ids.mint()
 
+    def new_event_id(self) -> bytes:
+        """Mint an id as bytes."""
+        return self.new_id().bytes
+
     async def run_sync(
         self,
         fn: Callable[[Unpack[Arguments]], Result],

@@ -26,7 +26,7 @@ from actors.run.status import Outcome
 from actors.run.views import item_number
 from eventlog.append import StreamWrite
 from eventlog.errors import LogClosed, Unavailable
-from eventlog.record import Metadata
+from eventlog.record import encoded_metadata
 from runtime.blobs import BlobStore
 from runtime.children import Children, takes_its_children_along
 from runtime.entries import Entries
@@ -183,7 +183,7 @@ class Host:
 
     def _start_ready(self) -> None:
         """Start what waits, one of each plugin in turn, as far as the limits allow."""
-        if self._nursery is None or self._draining:
+        if not self._waiting or self._nursery is None or self._draining:
             return
         ready = [plugin_id for plugin_id in self._waiting if self._may_start(plugin_id)]
         while ready and self.running < self.limits.runs:
@@ -389,10 +389,10 @@ class Host:
             created,
             event_id=self.env.new_id().bytes,
             event_time=created.at,
-            metadata=Metadata(
-                principal=f"{created.tenant}/{created.principal}",
-                trace=created.trace_id,
-                fields=RUN.describe(None, run),
+            metadata=encoded_metadata(
+                f"{created.tenant}/{created.principal}",
+                created.trace_id,
+                tuple(RUN.describe(None, run).items()),
             ),
         )
         scope = f"session/{created.session_id}" if created.session_id else stream

@@ -133,7 +133,7 @@ class Registry(Generic[State, Command, Event]):
             self._decider,
             stream,
             log=self._log,
-            new_id=self._new_id,
+            new_id=self._env.new_event_id,
             start=self._start,
             on_change=self._on_change,
             on_crash=self._crashed,
@@ -155,6 +155,3 @@ class Registry(Generic[State, Command, Event]):
         self.crashed += 1
         with about_run(run_of_stream(stream)):
             _log.error("the actor of %s crashed", stream, exc_info=error)
-
-    def _new_id(self) -> bytes:
-        return self._env.new_id().bytes

@@ -14,7 +14,7 @@ from trio.testing import MockClock
 
 from actors.run.commands import Deliver, RequestCancel
 from actors.run.events import ExportAppended, RunCreated
-from actors.run.status import Status
+from actors.run.status import CancelMode, Status
 from eventlog import MemoryStore
 from runtime.contract import RunContext
 from runtime.directory import Directory, RunFilter
@@ -40,7 +40,10 @@ async def test_plugins_take_turns(autojump_clock: MockClock) -> None:
         assert trio.current_time() < 25
 
 
-async def test_one_bad_ask_does_not_hurt_those_beside_it(autojump_clock: MockClock) -> None:
+@pytest.mark.parametrize("bad_first", [True, False])
+async def test_one_bad_ask_does_not_hurt_those_beside_it(
+    autojump_clock: MockClock, bad_first: bool
+) -> None:
     """A delivery that is too large is refused; a cancel that waited with it is done."""
     async with world() as w:
         run_id = await w.create("polite")
@@ -58,8 +61,11 @@ async def test_one_bad_ask_does_not_hurt_those_beside_it(autojump_clock: MockClo
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ask, RequestCancel(by="a", at=1))
             await trio.testing.wait_all_tasks_blocked()
-            nursery.start_soon(ask, Deliver(epoch=1, outputs=(item,), at=1))
-            nursery.start_soon(ask, RequestCancel(by="b", at=2))
+            bad = Deliver(epoch=1, outputs=(item,), at=1)
+            good = RequestCancel(by="b", at=2, mode=CancelMode.INTERRUPT)
+            for command in (bad, good) if bad_first else (good, bad):
+                nursery.start_soon(ask, command)
+                await trio.testing.wait_all_tasks_blocked()
         assert sum(isinstance(answer, Exception) for answer in answers) == 1
         assert (await w.end(run_id)).status is Status.CANCELED
 

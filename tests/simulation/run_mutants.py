@@ -25,7 +25,7 @@ from runtime.streams import stream_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from actors.mailbox import _Ask
+    from actors.ask import Ask
     from actors.run.events import RunCreated
     from eventlog.record import NewEvent
     from runtime.principal import Principal
@@ -95,7 +95,7 @@ class Decided:
 _do, _decide = Actor._do, Actor._decide
 
 
-async def decide_at_the_door(self: Actor[Run, Any, Any], ask: _Ask[Run, Any]) -> Folded[Run]:
+async def decide_at_the_door(self: Actor[Run, Any, Any], ask: Ask[Run, Any]) -> Folded[Run]:
     """Check whether the run has ended, and all the rest, before waiting for one's turn."""
     if self.folded is not None and ask.command is not None:
         ask.command = Decided(core.decide(self.folded.state, ask.command))
@@ -103,7 +103,7 @@ async def decide_at_the_door(self: Actor[Run, Any, Any], ask: _Ask[Run, Any]) ->
 
 
 def as_decided_before(
-    self: Actor[Run, Any, Any], state: Run, ask: _Ask[Run, Any], events: list[NewEvent]
+    self: Actor[Run, Any, Any], state: Run, ask: Ask[Run, Any], events: list[NewEvent]
 ) -> Run:
     """Write what was decided, without a second thought."""
     if not isinstance(ask.command, Decided):
@@ -120,7 +120,7 @@ def charge_without_an_epoch(run: Run, epoch: int) -> None:
 
 
 def refuse_at_once(
-    self: Actor[Run, Any, Any], state: Run, ask: _Ask[Run, Any], events: list[NewEvent]
+    self: Actor[Run, Any, Any], state: Run, ask: Ask[Run, Any], events: list[NewEvent]
 ) -> Run:
     """Refuse before what it rests on is on disk."""
     try:
