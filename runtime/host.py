@@ -33,6 +33,7 @@ from runtime.entries import Entries
 from runtime.execution import Execution
 from runtime.limits import HostLimits
 from runtime.process.pool import Pool
+from runtime.recovery import read_history
 from runtime.registry import Registry
 from runtime.run_logging import LoggedRun, about_run, logging_of_runs, work_for
 from runtime.secrets import Secrets, has_sealed
@@ -238,6 +239,8 @@ class Host:
             execution = await self._activate(run_id)
             if execution is not None:
                 self._executions[run_id] = execution
+                if self._draining:
+                    execution.drain()
         finally:
             self._starting.discard(run_id)
             self._histories.pop(run_id, None)
@@ -277,7 +280,7 @@ class Host:
             return None
         history = self._histories.get(run_id)
         if history is None and folded.state.epoch > 1:
-            history = await self._history(run_id)
+            history = await read_history(self.log, run_id)
             folded = await self.runs.look(stream_of(run_id))
         if folded.state.status.is_terminal or folded.state.epoch != activate.epoch:
             return None  # ended or taken over while its history was being read
@@ -300,16 +303,6 @@ class Host:
         finish = Finish(epoch=run.epoch, outcome=Outcome.FAILED, error=error, at=self.env.now())
         with suppress(Fenced):  # canceled meanwhile
             await self.ask(run_id, finish)
-
-    async def _history(self, run_id: str) -> History:
-        history, version = History(), 0
-        while True:
-            page = await self.log.read_stream(stream_of(run_id), after=version)
-            for record in page.records:
-                history.add(RUN_EVENTS.decode(record))
-                version = record.version
-            if not page.more:
-                return history
 
     # Hearing
 

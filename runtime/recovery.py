@@ -24,6 +24,7 @@ from runtime.streams import stream_of
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from eventlog.log import EventLog
     from runtime.directory import Listed
     from runtime.host import Host
 
@@ -105,3 +106,15 @@ async def _take_up(host: Host, run_id: str) -> bool:
         return False
     host.dispatch(run_id, run.created.plugin_id)
     return True
+
+
+async def read_history(log: EventLog, run_id: str) -> History:
+    """Read all that earlier activations of a run have recorded."""
+    history, version = History(), 0
+    while True:
+        page = await log.read_stream(stream_of(run_id), after=version)
+        for record in page.records:
+            history.add(RUN_EVENTS.decode(record))
+            version = record.version
+        if not page.more:
+            return history

@@ -239,3 +239,17 @@ async def test_a_run_that_cannot_be_read_is_nobody_elses_trouble(
             assert (await w.end(ids[1])).status is Status.SUCCEEDED
             with trio.fail_after(1), pytest.raises(Crashed):
                 await w.state(ids[0])
+
+
+async def test_a_drain_reaches_what_is_just_being_activated(autojump_clock: MockClock) -> None:
+    """Whenever it comes, nothing runs on, and the next host goes on."""
+    for moment in range(12):
+        store = MemoryStore()
+        async with world(store) as w:
+            run_id = await w.create("nap", seconds=50)
+            await trio.sleep(moment * 0.0005)
+            w.host.drain()
+            with trio.fail_after(5):
+                await w.host.settled()
+        async with world(store) as w:
+            assert (await w.end(run_id)).status is Status.SUCCEEDED
