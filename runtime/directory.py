@@ -24,6 +24,7 @@ from eventlog.cursor import check_of
 from eventlog.errors import CodecError
 from eventlog.record import START
 from eventlog.store import Bounds
+from runtime.projection import discard, has_tables, open_projection
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -111,21 +112,13 @@ class Directory:
         self._lock = Lock()
         self._new = ""  # the tables that are written
         self._path = path
-        try:
-            self._database = _open(path)
-        except sqlite3.DatabaseError as error:
-            if not _is_damage(error):
-                raise
-            self.rebuild()
+        self._database = open_projection(path, _SCHEMA, FORMAT)
 
     def rebuild(self) -> None:
         """Throw a damaged file away and begin with an empty one."""
-        if hasattr(self, "_database"):
-            self._database.close()
-        if not isinstance(self._path, str):
-            for part in ("", "-wal", "-shm"):
-                self._path.with_name(self._path.name + part).unlink(missing_ok=True)
-        self._database = _open(self._path)
+        self._database.close()
+        discard(self._path)
+        self._database = open_projection(self._path, _SCHEMA, FORMAT)
 
     def close(self) -> None:
         """Close the file."""
@@ -282,7 +275,7 @@ class _Overlay(Directory):
             isolation_level=None,
         )
         try:
-            for statement in _OVERLAY if _has_tables(self._database) else ():
+            for statement in _OVERLAY if has_tables(self._database, FORMAT) else ():
                 self._database.execute(statement)
             self._database.execute("BEGIN")  # from here on the file stands still
         except BaseException:
@@ -323,32 +316,3 @@ def _pages(store: Store, position: int) -> Iterator[StoredPage]:
         if not page.more:
             return
         position = page.records[-1].position
-
-
-def _is_damage(error: sqlite3.DatabaseError) -> bool:
-    """Tell a file that is broken or not ours from one that is only busy."""
-    code = getattr(error, "sqlite_errorcode", None)
-    return code is None or code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-
-
-def _has_tables(database: sqlite3.Connection) -> bool:
-    """Tell a directory from an empty file; raise if it is of another format."""
-    (version,) = database.execute("PRAGMA user_version").fetchone()
-    if version not in {0, FORMAT}:
-        raise sqlite3.DatabaseError(f"a directory of format {version}")
-    return bool(version)
-
-
-def _open(path: Path | str) -> sqlite3.Connection:
-    database = sqlite3.connect(path, check_same_thread=False)
-    try:
-        database.execute("PRAGMA journal_mode = WAL")
-        database.execute("PRAGMA synchronous = NORMAL")
-        if not _has_tables(database):
-            with database:
-                for statement in _SCHEMA:
-                    database.execute(statement)
-    except BaseException:
-        database.close()
-        raise
-    return database

@@ -10,7 +10,6 @@ also promised that it is there.
 
 from __future__ import annotations
 
-import sqlite3
 from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -19,6 +18,7 @@ from eventlog.cursor import check_of
 from eventlog.record import START
 from eventlog.store import Bounds
 from runtime.blob import Blob, blob_at, mentions
+from runtime.projection import open_projection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -58,13 +58,7 @@ class References:
     def __init__(self, path: Path | str = ":memory:") -> None:
         """Open the file, or make it. A damaged or foreign one is started anew."""
         self._lock = Lock()
-        try:
-            self._database = _open(path)
-        except sqlite3.DatabaseError:
-            if isinstance(path, str):
-                raise
-            path.unlink(missing_ok=True)
-            self._database = _open(path)
+        self._database = open_projection(path, _SCHEMA, FORMAT)
 
     def close(self) -> None:
         """Close the file."""
@@ -129,26 +123,3 @@ def _rows(records: Sequence[Record]) -> Iterator[tuple[str, str, bool]]:
             if record.name == ExportAppended.event_name:
                 export: ExportAppended = RUN_EVENTS.decode(record)
                 yield (*blob, export.binary_url is not None and blob_at(export.binary_url) == blob)
-
-
-def _open(path: Path | str) -> sqlite3.Connection:
-    database = sqlite3.connect(path, check_same_thread=False)
-    try:
-        database.execute("PRAGMA journal_mode = WAL")
-        database.execute("PRAGMA synchronous = NORMAL")
-        if not _has_tables(database):
-            with database:
-                for statement in _SCHEMA:
-                    database.execute(statement)
-    except BaseException:
-        database.close()
-        raise
-    return database
-
-
-def _has_tables(database: sqlite3.Connection) -> bool:
-    """Tell references from an empty file; raise if they are of another format."""
-    (version,) = database.execute("PRAGMA user_version").fetchone()
-    if version not in {0, FORMAT}:
-        raise sqlite3.DatabaseError(f"references of format {version}")
-    return bool(version)
