@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from runtime.bulk import RATE, Bulk
 from runtime.catalogue import Catalogue
 from runtime.channels import Channels
-from runtime.creation import CLAIM_WINDOW
+from runtime.claims import CLAIM_WINDOW
 from runtime.host import Host
 from runtime.operations import Operations, operations_of
 from runtime.plugins import Plugins
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from runtime.plugin import Plugin
     from runtime.secrets import Secrets
 
-OPERATIONS = operations_of(Runs, Plugins, Channels, Blobs)
+OPERATIONS = operations_of(Runs, Bulk, Plugins, Channels, Blobs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,7 @@ async def open_node(  # noqa: PLR0913 - a node has many parts
     blobs: BlobStore | None = None,
     references: References | None = None,
     secrets: Secrets | None = None,
+    bulk_rate: float = RATE,
 ) -> AsyncIterator[Node]:
     """Take up what an earlier process left, and work for the length of a block.
 
@@ -89,6 +91,7 @@ async def open_node(  # noqa: PLR0913 - a node has many parts
         channels = Channels(host, catalogue)
         service = Blobs(host, references or References())
         nursery.start_soon(service.run)
-        operations = Operations(runs, Plugins(host), channels, service)
+        bulk = Bulk(host, catalogue, runs.creation, rate=bulk_rate)
+        operations = Operations(runs, bulk, Plugins(host), channels, service)
         yield Node(host, catalogue, runs, channels, service, operations)
         nursery.cancel_scope.cancel()

@@ -24,6 +24,7 @@ DEFAULT: Final = "default"
 
 About = msgspec.Meta
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
+Rate = Annotated[float, msgspec.Meta(gt=0)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 InlineBytes = Annotated[int, msgspec.Meta(ge=0, le=512 << 10)]  # a record holds one MiB
 
@@ -56,6 +57,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     idempotency_window: Annotated[
         Seconds, About(description="seconds for which an idempotency key is kept")
     ] = 24 * 3600.0
+    bulk_rate: Annotated[
+        Rate, About(description="runs a second that are canceled or retried by a filter")
+    ] = 100.0
     progress_items: Annotated[
         bool, About(description="whether progress is exported too, every half second at most")
     ] = False

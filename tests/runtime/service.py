@@ -13,8 +13,9 @@ from actors.run.views import RunDelta, RunRecord
 from eventlog import MemoryStore, RealEnv, open_log
 from runtime.answers import ExportPage, RunAnswer, RunPage
 from runtime.blobs import BlobStore
+from runtime.bulk import RATE
 from runtime.channels import Following
-from runtime.creation import CLAIM_WINDOW
+from runtime.claims import CLAIM_WINDOW
 from runtime.directory import Directory
 from runtime.errors import OperationError
 from runtime.limits import HostLimits
@@ -144,6 +145,7 @@ async def service(
     blobs: BlobStore | None = None,
     seals: Seals | None = None,
     source: SecretSource | None = None,
+    bulk_rate: float = RATE,
     **limits: Any,
 ) -> AsyncIterator[Service]:
     """Run a node in memory; leaving the block ends it as a crash would."""
@@ -162,6 +164,7 @@ async def service(
                 claim_window=claim_window,
                 blobs=blobs,
                 secrets=secrets,
+                bulk_rate=bulk_rate,
             ) as node,
         ):
             yield Service(node, store)
