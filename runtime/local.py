@@ -55,6 +55,7 @@ async def open_local_node(
                 blobs=BlobStore(env, depot, limits=blob_limits_of(settings)),
                 references=references,
                 secrets=open_secrets(env, data.path, os.environ),
+                trigger=settings.trigger,
             ) as node,
         ):
             yield node

@@ -34,6 +34,7 @@ from runtime.requests import (
 from runtime.seals import Seals
 from runtime.secret_source import SecretSource
 from runtime.secrets import Secrets
+from runtime.settings import TriggerMode
 from runtime.vault import Vault
 from tests.eventlog.conftest import SteadyEnv
 from tests.runtime.world import Example, World
@@ -144,6 +145,7 @@ async def service(
     blobs: BlobStore | None = None,
     seals: Seals | None = None,
     source: SecretSource | None = None,
+    trigger: TriggerMode = "runs",
     **limits: Any,
 ) -> AsyncIterator[Service]:
     """Run a node in memory; leaving the block ends it as a crash would."""
@@ -162,19 +164,24 @@ async def service(
                 claim_window=claim_window,
                 blobs=blobs,
                 secrets=secrets,
+                trigger=trigger,
             ) as node,
         ):
             yield Service(node, store)
 
 
 @asynccontextmanager
-async def real_service(plugins: Mapping[str, Plugin], **limits: Any) -> AsyncIterator[Service]:
+async def real_service(
+    plugins: Mapping[str, Plugin], *, trigger: TriggerMode = "runs", **limits: Any
+) -> AsyncIterator[Service]:
     """Run a node in the real world, on a log in memory."""
     store = MemoryStore()
     with closing(Directory(":memory:")) as directory:
         async with (
             open_log(RealEnv(), store) as log,
-            open_node(log, plugins, directory, limits=HostLimits(**limits)) as node,
+            open_node(
+                log, plugins, directory, limits=HostLimits(**limits), trigger=trigger
+            ) as node,
         ):
             yield Service(node, store)
 
