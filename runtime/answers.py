@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NotRequired, TypedDict
 
-from actors.run.views import ExportItem, LogLineView, RunDelta, RunRecord
+from actors.run.views import ErrorView, ExportItem, LogLineView, RunDelta, RunRecord
 
 
 class RunAnswer(TypedDict):
@@ -129,6 +129,19 @@ class PluginPage(TypedDict):
 
     plugins: list[PluginView]
     cursor: str
+
+
+class Envelope(TypedDict):
+    """What came out of a triggered entry, in the shape that callers had before there were runs.
+
+    ``data`` is what the entry returned, or its result items. There is no run to follow if
+    ``run_id`` is null.
+    """
+
+    ok: bool
+    data: Any
+    error: ErrorView | None
+    run_id: str | None
 
 
 class LogRecord(TypedDict):

@@ -56,6 +56,7 @@ async def open_local_node(
                 references=references,
                 secrets=open_secrets(env, data.path, os.environ),
                 bulk_rate=settings.bulk_rate,
+                trigger=settings.trigger,
             ) as node,
         ):
             yield node

@@ -38,6 +38,7 @@ class Runs(RunQueries):
         super().__init__(host.log, catalogue, RunReader(host.log, host.runs))
         self._host = host
         self._env = host.env
+        self.claim_window = claim_window
         self.creation = Creation(host, claim_window=claim_window)
 
     # Beginning

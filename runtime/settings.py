@@ -8,7 +8,16 @@ from __future__ import annotations
 
 import tomllib
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Annotated, Any, Final, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
 
@@ -27,6 +36,9 @@ Seconds = Annotated[float, msgspec.Meta(gt=0)]
 Rate = Annotated[float, msgspec.Meta(gt=0)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 InlineBytes = Annotated[int, msgspec.Meta(ge=0, le=512 << 10)]  # a record holds one MiB
+
+TriggerMode = Literal["runs", "direct", "off"]
+BodyBytes = Annotated[int, msgspec.Meta(ge=1 << 10, le=64 << 20)]
 
 
 class SettingsError(Exception):
@@ -60,6 +72,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     bulk_rate: Annotated[
         Rate, About(description="runs a second that are canceled or retried by a filter")
     ] = 100.0
+    trigger: Annotated[
+        TriggerMode,
+        About(description="what POST /plugin/trigger does: create runs, execute without, nothing"),
+    ] = "runs"
+    origins: Annotated[
+        list[str], About(description="web origins besides our own whose pages may ask us")
+    ] = []
+    body_limit: Annotated[BodyBytes, About(description="bytes that a request in JSON may have")] = (
+        1 << 20
+    )
     progress_items: Annotated[
         bool, About(description="whether progress is exported too, every half second at most")
     ] = False

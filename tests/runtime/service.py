@@ -35,6 +35,7 @@ from runtime.requests import (
 from runtime.seals import Seals
 from runtime.secret_source import SecretSource
 from runtime.secrets import Secrets
+from runtime.settings import TriggerMode
 from runtime.vault import Vault
 from tests.eventlog.conftest import SteadyEnv
 from tests.runtime.world import Example, World
@@ -146,6 +147,7 @@ async def service(
     seals: Seals | None = None,
     source: SecretSource | None = None,
     bulk_rate: float = RATE,
+    trigger: TriggerMode = "runs",
     **limits: Any,
 ) -> AsyncIterator[Service]:
     """Run a node in memory; leaving the block ends it as a crash would."""
@@ -165,19 +167,24 @@ async def service(
                 blobs=blobs,
                 secrets=secrets,
                 bulk_rate=bulk_rate,
+                trigger=trigger,
             ) as node,
         ):
             yield Service(node, store)
 
 
 @asynccontextmanager
-async def real_service(plugins: Mapping[str, Plugin], **limits: Any) -> AsyncIterator[Service]:
+async def real_service(
+    plugins: Mapping[str, Plugin], *, trigger: TriggerMode = "runs", **limits: Any
+) -> AsyncIterator[Service]:
     """Run a node in the real world, on a log in memory."""
     store = MemoryStore()
     with closing(Directory(":memory:")) as directory:
         async with (
             open_log(RealEnv(), store) as log,
-            open_node(log, plugins, directory, limits=HostLimits(**limits)) as node,
+            open_node(
+                log, plugins, directory, limits=HostLimits(**limits), trigger=trigger
+            ) as node,
         ):
             yield Service(node, store)
 

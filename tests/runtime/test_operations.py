@@ -37,6 +37,7 @@ def test_the_table_has_every_operation() -> None:
         "blobs.read",
         "log.follow",
         "plugins.list",
+        "plugins.trigger",
         "runs.answer",
         "runs.cancel",
         "runs.cancel_many",
