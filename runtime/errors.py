@@ -74,6 +74,10 @@ class OperationError(Exception):
         """What the code means."""
         return ERRORS[self.code]
 
+    def view(self) -> dict[str, Any]:
+        """Give it as every surface shows it."""
+        return {"code": self.code, "message": self.message, "details": self.details}
+
 
 class _Row(NamedTuple):
     """What callers are told of an error from below; ``details`` are names of its attributes."""
