@@ -31,7 +31,7 @@ from runtime.channels.shown import Shown
 from runtime.streams import stream_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from eventlog.record import FieldValue, Record
     from runtime.principal import Principal
@@ -77,15 +77,17 @@ class Channel(NamedTuple):
         return Filter(streams=streams, names=self.names, fields=fields)
 
     def shown(self, records: Iterable[Record]) -> list[Shown]:
-        """Show some records: of the reports of a run the last of each kind, and all else.
-
-        Whoever lags behind is told where a run is, not each step of how it got there.
-        """
-        shown = [shown for record in records if (shown := self.show(record)) is not None]
-        return _thinned(shown) if any(s.report is not None for s in shown) else shown
+        """Show some records."""
+        return thinned([shown for record in records if (shown := self.show(record)) is not None])
 
 
-def _thinned(shown: Sequence[Shown]) -> list[Shown]:
+def thinned(shown: list[Shown]) -> list[Shown]:
+    """Keep of the reports of a run the last of each kind, and all else.
+
+    Whoever lags behind is told where a run is, not each step of how it got there.
+    """
+    if not any(one.report is not None for one in shown):
+        return shown
     kept: list[Shown] = []
     reported: set[tuple[str, str]] = set()
     for one in reversed(shown):

@@ -54,12 +54,14 @@ class Following:
     ) -> None:
         """Begin with a listing, if there is one, and go on with what follows.
 
+        Those with the same ``key`` want the same.
         ``has_ended`` tells whether what is followed had ended at a place, if it can end at all;
         then all of it is pulled, and not only what passes the filter.
         """
         self.channel = channel
         self.where = where
         self.follow = follow
+        self.key = (channel.name, where.streams, frozenset(where.fields.items()))
         self._limit = limit
         self._has_ended = has_ended
         self._listing = listing

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from eventlog.filter import Filter
 from eventlog.follow import FollowLimits
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from runtime.catalogue import Catalogue
     from runtime.channels.following import HasEnded
     from runtime.host import Host
+
+BATCH_BYTES: Final = 64 << 10  # of records in a delivery: a stalled follower holds some copies
 
 
 class Channels:
@@ -54,7 +56,9 @@ class Channels:
         return Following(
             channel,
             where,
-            await self._log.follow(begin, pulled, FollowLimits(records=request.limit)),
+            await self._log.follow(
+                begin, pulled, FollowLimits(records=request.limit, bytes=BATCH_BYTES)
+            ),
             limit=request.limit,
             has_ended=self._end_of(principal, request),
             listing=listing,
