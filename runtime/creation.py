@@ -146,6 +146,11 @@ class Creation:
 
     async def _append(self, created: RunCreated, *along: StreamWrite) -> Folded[Run]:
         """Bring a run into being, with what belongs to it, and have it executed."""
+        if self._host.closing:
+            raise OperationError(
+                "UNAVAILABLE",
+                "this server is going down and takes no new work; ask again with the same key",
+            )
         append = Append([*along, self._host.creation(created)])
         receipt = await self._log.append(append, new_work=True)
         return self._host.accept(created, receipt.records)

@@ -10,7 +10,7 @@ let go of runs in good order, drain the host before.
 from __future__ import annotations
 
 from contextlib import asynccontextmanager, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -64,6 +64,7 @@ class Node:
     channels: Channels
     blobs: Blobs
     operations: Operations
+    leaving: trio.Event = field(default_factory=trio.Event)  # set when followers are to go
 
 
 @asynccontextmanager

@@ -103,8 +103,8 @@ class BulkRequest(Request):
     session_id: Name | None = None
     root_run_id: Name | None = None
     status: list[RunStatus] | None = None
-    created_from: int | None = None
-    created_until: int | None = None
+    created_from: Instant | None = None  # inclusive
+    created_until: Instant | None = None  # exclusive
     count: Annotated[int, msgspec.Meta(ge=0)] | None = None
     at: str | None = None  # the cursor of the answer with the count
     after: str | None = None

@@ -55,7 +55,7 @@ class EventStream:
             parts.append(b"event: end\n" + self._moved(delivery.cursor) + _data(told))
         elif delivery.cursor != self._id:
             parts.append(self._moved(delivery.cursor) + b"\n")
-        return b"".join(parts) or self.beat()
+        return b"".join(parts)
 
     def beat(self) -> bytes:
         """Say that somebody is still there."""
