@@ -43,6 +43,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         list[str], About(description="folders with a plugin.toml, or folders of such folders")
     ] = []
     modules: Annotated[list[str], About(description="Python modules that declare plugins")] = []
+    reload: Annotated[
+        bool, About(description="whether plugins are loaded anew when their files change")
+    ] = False
     runs: Annotated[Count, About(description="runs that may run at once")] = 1000
     timeout: Annotated[
         Seconds | None, About(description="the longest a run may last, in seconds; none by default")

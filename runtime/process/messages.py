@@ -13,6 +13,7 @@ import msgspec
 
 READ_FD: Final = "PERDURE_READ_FD"
 WRITE_FD: Final = "PERDURE_WRITE_FD"
+CODE: Final = "PERDURE_CODE"  # a folder that a Python process imports its plugin from
 MAX_LINE: Final = 1 << 20  # bytes of a message
 
 
