@@ -167,9 +167,11 @@ class Secrets:
 
 def open_secrets(env: Env, data_dir: Path, variables: Mapping[str, str]) -> Secrets:
     """Give the secrets of a data directory; raise SecretsUnusable if they cannot be kept there."""
+    seals = SealFolder(data_dir)
+    seals.check()
     return Secrets(
         env,
-        vault=Vault(env, SealFolder(data_dir)),
+        vault=Vault(env, seals),
         source=SecretSource(variables, data_dir / FOLDER),
     )
 

@@ -53,19 +53,8 @@ class Vault:
         key = await self._key_for(b"seal")
 
         def work() -> dict[str, Any]:
-            from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - as _aes
-
             data = self._seals.get(run_id)
-            if data is None or not data.startswith(FORMAT):
-                return {}
-            nonce, sealed = data[len(FORMAT) :][:_NONCE], data[len(FORMAT) + _NONCE :]
-            try:
-                values: dict[str, Any] = cbor.decode(
-                    _aes(key).decrypt(nonce, sealed, _bound_to(run_id))
-                )
-            except (InvalidTag, ValueError):
-                return {}
-            return values
+            return (None if data is None else _opened(key, run_id, data)) or {}
 
         return await self._env.run_sync(work, limiter=self._threads)
 
@@ -87,7 +76,29 @@ class Vault:
                 self._key = await self._env.run_sync(
                     self._seals.key, self._env.secret_bytes, limiter=self._threads
                 )
-        return hmac.digest(self._key, b"perdure/" + purpose + b"/1", "sha256")
+        return _derived(self._key, purpose)
+
+
+def unsealed(key: bytes, run_id: str, data: bytes) -> dict[str, Any] | None:
+    """Open what was sealed for a run with the key of the key file; None if it does not open."""
+    return _opened(_derived(key, b"seal"), run_id, data)
+
+
+def _derived(key: bytes, purpose: bytes) -> bytes:
+    return hmac.digest(key, b"perdure/" + purpose + b"/1", "sha256")
+
+
+def _opened(key: bytes, run_id: str, data: bytes) -> dict[str, Any] | None:
+    from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - as _aes
+
+    if not data.startswith(FORMAT):
+        return None
+    nonce, sealed = data[len(FORMAT) :][:_NONCE], data[len(FORMAT) + _NONCE :]
+    try:
+        values: dict[str, Any] = cbor.decode(_aes(key).decrypt(nonce, sealed, _bound_to(run_id)))
+    except (InvalidTag, ValueError):
+        return None
+    return values
 
 
 def _aes(key: bytes) -> Any:  # noqa: ANN401 - of a library that is imported when it is needed

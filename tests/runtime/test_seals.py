@@ -146,6 +146,68 @@ def test_a_seal_is_there_whole_or_not_at_all(
     assert len(list((tmp_path / "sealed").iterdir())) == 2
 
 
+def test_a_name_that_is_found_is_synced_before_anything_is_sealed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever made the key or the folder may have died before its name was durable."""
+    first = SealFolder(tmp_path)
+    key = first.key(os.urandom)
+    first.put("run-0", b"data")
+    synced: list[Path] = []
+    monkeypatch.setattr("runtime.seals.sync_directory", synced.append)
+    folder = SealFolder(tmp_path)
+    assert synced == []
+    assert folder.key(os.urandom) == key
+    assert synced == [tmp_path]
+    folder.put("run-1", b"data")
+    assert synced == [tmp_path, tmp_path, tmp_path / "sealed"]
+    folder.key(os.urandom)
+    folder.put("run-2", b"data")
+    assert synced[3:] == [tmp_path / "sealed"]
+
+
+def test_a_name_that_cannot_be_synced_is_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A later sync would claim what this one could not do."""
+
+    def fails(_: Path) -> None:
+        raise OSError(5, "Input/output error")
+
+    folder = SealFolder(tmp_path)
+    with monkeypatch.context() as broken:
+        broken.setattr("runtime.seals.sync_directory", fails)
+        with pytest.raises(OSError, match="Input/output"):
+            folder.key(os.urandom)
+    assert list(tmp_path.iterdir()) == []
+    folder.key(os.urandom)
+
+
+def test_no_second_key_is_made_where_seals_of_the_first_lie(tmp_path: Path) -> None:
+    """Nothing starts: a lost key is put back, or its seals are given up by somebody who knows."""
+    folder = SealFolder(tmp_path)
+    folder.key(os.urandom)
+    folder.check()
+    folder.put("run-1", b"data")
+    (tmp_path / "seal.key").unlink()
+    for refused in (folder.check, lambda: folder.key(os.urandom)):
+        with pytest.raises(SecretsUnusable, match=r"seal.key is missing, and 1 .*put it back"):
+            refused()
+    folder.drop("run-1")
+    folder.check()
+    folder.key(os.urandom)
+
+
+@pytest.mark.parametrize("name", ["../run", "a/b", "", ".", "RUN", "run.new"])
+def test_only_ids_of_runs_name_files(tmp_path: Path, name: str) -> None:
+    """A log that somebody else has made leads nowhere else."""
+    folder = SealFolder(tmp_path / "data")
+    for use in (folder.get, folder.drop, lambda name: folder.put(name, b"data")):
+        with pytest.raises(ValueError, match="cannot be the id of a run"):
+            use(name)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_was_never_finished_is_cleared_away(tmp_path: Path) -> None:
     """A process that died while it wrote leaves a file under another name."""
     folder = SealFolder(tmp_path)
