@@ -124,15 +124,15 @@ class SealFolder:
 
     def keep_key(self, key: bytes) -> None:
         """Put the key in its place, where there must not be one yet."""
-        _write_whole(self._key_path, key)
+        write_whole(self._key_path, key)
         self._synced.add(self._key_path)
 
     def _refuse_another_key(self) -> None:
         """Refuse to go on with a new key where seals of another one lie."""
-        sealed = [name for name in self._names() if not name.endswith(_UNFINISHED)]
+        sealed = len(self.present())
         if sealed:
             raise SecretsUnusable(
-                f"{self._key_path} is missing, and {len(sealed)} sealed secrets need it: put it"
+                f"{self._key_path} is missing, and {sealed} sealed secrets need it: put it"
                 f" back (mode 600), or remove {self._folder}; runs that need them fail then"
             )
 
@@ -148,7 +148,7 @@ class SealFolder:
         path = self._path(run_id)
         self._folder.mkdir(mode=0o700, exist_ok=True)
         self._sync_name_of(self._folder)
-        _write_whole(path, data)
+        write_whole(path, data)
 
     def get(self, run_id: str) -> bytes | None:
         """Give what was sealed for a run, if it is there."""
@@ -163,11 +163,14 @@ class SealFolder:
 
     def run_ids(self) -> list[str]:
         """Give the runs for which something was sealed; clear away what was never finished."""
-        names = self._names()
-        for name in names:
+        for name in self._names():
             if name.endswith(_UNFINISHED):
                 (self._folder / name).unlink(missing_ok=True)
-        return [name for name in names if is_scope(name)]
+        return self.present()
+
+    def present(self) -> list[str]:
+        """Give the runs for which something was sealed, and change nothing."""
+        return [name for name in self._names() if is_scope(name)]
 
     def _names(self) -> list[str]:
         if not self._folder.is_dir():
@@ -201,7 +204,7 @@ def read_private(path: Path, most: int = 1 << 20) -> bytes:
         return file.read(most)
 
 
-def _write_whole(path: Path, data: bytes) -> None:
+def write_whole(path: Path, data: bytes) -> None:
     """Write a file of its owner so that after a power cut it is there whole or not at all."""
     unfinished = path.with_name(path.name + _UNFINISHED)
     with suppress(FileNotFoundError):

@@ -184,11 +184,6 @@ def secret_required(names: Collection[str], why: str) -> OperationError:
     )
 
 
-def has_sealed(created: RunCreated) -> bool:
-    """Tell whether something may be sealed for a run."""
-    return any(map(is_sealed, created.args.values()))
-
-
 def _refuse_elsewhere(accepted: Accepted, names: Collection[str]) -> None:
     """Refuse a secret value that stands in another argument too: there it would be logged."""
     redactor = accepted.redactor

@@ -20,6 +20,7 @@ import trio
 import runtime.seals
 from actors.run.events import RunCreated
 from eventlog import RealEnv, SqliteStore, open_log
+from eventlog.sqlite.file import sync_directory
 from perdure import RunContext, Secret, entry, plugin
 from runtime.creation import Creation
 from runtime.directory import Directory
@@ -98,9 +99,9 @@ def without_file_sync() -> None:
         unfinished.write_bytes(data)
         unfinished.chmod(0o600)
         unfinished.rename(path)
-        runtime.seals.sync_directory(path.parent)
+        sync_directory(path.parent)
 
-    runtime.seals._write_whole = write_whole
+    runtime.seals.write_whole = write_whole
 
 
 def event_first() -> None:
