@@ -233,9 +233,9 @@ def test_a_reference_leads_to_a_variable_or_a_file(tmp_path: Path) -> None:
     secret = tmp_path / "git-hub.com"
     secret.write_text("from a file\n", "utf-8")
     secret.chmod(0o600)
-    assert SecretSource({}, tmp_path).find("git-hub.com") == "from a file"
+    assert SecretSource({}, tmp_path).find("git-hub.com", "t") == "from a file"
     variables = {"PERDURE_SECRET_GIT_HUB_COM": "from a variable"}
-    assert SecretSource(variables, tmp_path).find("git-hub.com") == "from a variable"
+    assert SecretSource(variables, tmp_path).find("git-hub.com", "t") == "from a variable"
 
 
 def broken(path: Path) -> Any:
@@ -270,10 +270,10 @@ def test_a_reference_that_leads_nowhere_says_why(tmp_path: Path, name: str, said
     """By its name, and with what to do about it."""
     broken(tmp_path)
     with pytest.raises(SecretNotFound, match=said):
-        SecretSource({}, tmp_path).find(name)
+        SecretSource({}, tmp_path).find(name, "t")
 
 
 def test_without_a_folder_only_variables_are_looked_at() -> None:
     """As in memory."""
     with pytest.raises(SecretNotFound, match=r"set PERDURE_SECRET_X$"):
-        SecretSource().find("x")
+        SecretSource().find("x", "t")
