@@ -100,6 +100,21 @@ async def back_up(
     """
     files = trio.CapacityLimiter(_THREADS)
     draft = await log.env.run_sync(_draft_for, target, limiter=files)
+    try:
+        report = await _fill(draft, log, depot, seals, with_key=with_key)
+        await log.env.run_sync(_publish, draft, target, limiter=files)
+    except BaseException:
+        with trio.CancelScope(shield=True):  # secrets may be in it
+            await log.env.run_sync(_remove, draft, limiter=files)
+        raise
+    return report
+
+
+async def _fill(
+    draft: Path, log: EventLog, depot: Depot, seals: SealFolder | None, *, with_key: bool
+) -> BackupReport:
+    """Copy everything into a directory that nobody knows of yet."""
+    files = trio.CapacityLimiter(_THREADS)
     sealed = None if seals is None else SealsToBackUp(seals, draft)
     if sealed is not None:
         await log.env.run_sync(sealed.collect, limiter=files)
@@ -109,9 +124,7 @@ async def back_up(
         if sealed is not None:
             complete = partial(sealed.complete, store, log.store, with_key=with_key)
             kept = await log.env.run_sync(complete, limiter=files)
-        report = BackupReport(await _copy(log.env, store, depot, FileDepot(draft)), kept)
-    await log.env.run_sync(_publish, draft, target, limiter=files)
-    return report
+        return BackupReport(await _copy(log.env, store, depot, FileDepot(draft)), kept)
 
 
 async def restore(source: Path, log_path: Path, depot: Depot, *, env: Env) -> BackupReport:
@@ -199,10 +212,14 @@ def _draft_for(target: Path) -> Path:
     """Make an empty directory, where an earlier try may have left another."""
     _refuse_to_overwrite(target)
     draft = target.with_name(target.name + UNFINISHED)
-    if draft.exists():
-        shutil.rmtree(draft)
+    _remove(draft)
     draft.mkdir(mode=0o700)
     return draft
+
+
+def _remove(draft: Path) -> None:
+    if draft.exists():
+        shutil.rmtree(draft)
 
 
 def _refuse_to_overwrite(target: Path) -> None:

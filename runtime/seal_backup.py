@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from actors.run.events import RUN_EVENTS, RunCreated
 from eventlog.errors import LogUnsupported
+from eventlog.sqlite.file import sync_directory
 from eventlog.store import Bounds
 from eventlog.verify import MAX_PROBLEMS
 from runtime.sealing import unsealed
@@ -26,6 +27,7 @@ from runtime.secret import has_sealed
 from runtime.streams import stream_of
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
     from eventlog.store import Store
@@ -115,15 +117,21 @@ class SealsToBackUp:
             good = _is_good(report, run_id, data, key)
             if data is not None and (good or key is None):  # a key that is found opens it again
                 hashes[run_id] = sha256(data).hexdigest()
-        for run_id in self._copies.present():
-            if run_id not in hashes:
-                self._copies.drop(run_id)
+        self._forget_all_but(hashes)
         if hashes:
             lines = (f"{digest}  {SEALED_FOLDER}/{run_id}\n" for run_id, digest in hashes.items())
             write_whole(self._target / HASHES, "".join(lines).encode("ascii"))
         if report.has_key and key is not None:
             self._copies.keep_key(key)
         return report
+
+    def _forget_all_but(self, kept: Collection[str]) -> None:
+        """Drop what the copy of the log does not name, durably: no power cut brings it back."""
+        surplus = [run_id for run_id in self._copies.present() if run_id not in kept]
+        for run_id in surplus:
+            self._copies.drop(run_id)
+        if surplus:
+            sync_directory(self._target / SEALED_FOLDER)
 
     def _copy_of(self, run_id: str) -> bytes | None:
         """Give the copy of a seal, and make it if it came while the log was copied."""

@@ -234,6 +234,26 @@ def after_the_log(then: Callable[[], Awaitable[object]]) -> Any:
     return mock.patch("runtime.backup.back_up_log", copy)
 
 
+async def test_a_backup_that_fails_leaves_nothing(data_dir: Path, tmp_path: Path) -> None:
+    """Least of all secrets, under a name that nobody looks at."""
+
+    async def fails() -> None:
+        raise OSError(28, "No space left on device")
+
+    async def cancelled() -> None:
+        scope.cancel()
+        await trio.lowlevel.checkpoint()
+
+    async with node_in(data_dir) as (log, node):
+        await begin(node)
+        with after_the_log(fails), pytest.raises(OSError, match="No space"):
+            await saved(log, data_dir, tmp_path / "backup")
+        with trio.CancelScope() as scope, after_the_log(cancelled):
+            await saved(log, data_dir, tmp_path / "backup")
+        assert scope.cancelled_caught
+    assert names(tmp_path) == ["data"]
+
+
 async def test_missing_and_damaged_seals_are_named(data_dir: Path, tmp_path: Path) -> None:
     """By verification and by a backup, which keeps what is left."""
     async with node_in(data_dir) as (log, node):
