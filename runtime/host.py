@@ -36,7 +36,8 @@ from runtime.process.pool import Pool
 from runtime.recovery import ends_instead, read_history
 from runtime.registry import Registry
 from runtime.run_logging import LoggedRun, about_run, logging_of_runs, work_for
-from runtime.secrets import Secrets, has_sealed
+from runtime.secret import has_sealed
+from runtime.secrets import Secrets
 from runtime.streams import stream_of
 from runtime.threads import THREADS, call_in_thread
 
@@ -316,7 +317,7 @@ class Host:
             for end in self._ends.get(run.created.run_id, ()):
                 end.folded = folded
                 end.came.set()
-            if has_sealed(run.created):
+            if has_sealed(run.created.args):
                 self.start(partial(self.secrets.drop, run.created.run_id))
         if self._nursery is None:
             return

@@ -67,7 +67,7 @@ async def open_local_node(
                 only=only,
                 blobs=BlobStore(env, depot, limits=blob_limits_of(settings)),
                 references=references,
-                secrets=open_secrets(env, data.path, os.environ),
+                secrets=open_secrets(env, data.path, os.environ, granted=settings.granted_secrets),
             ) as node,
         ):
             node.host.entries.problems = loaded.problems

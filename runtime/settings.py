@@ -25,6 +25,7 @@ DEFAULT: Final = "default"
 About = msgspec.Meta
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
+Grant = Annotated[str, msgspec.Meta(pattern=r"^.+:(\*|[A-Za-z0-9_][A-Za-z0-9_.-]*\*?)$")]
 InlineBytes = Annotated[int, msgspec.Meta(ge=0, le=512 << 10)]  # a record holds one MiB
 
 
@@ -72,6 +73,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     blob_grace: Annotated[
         Seconds, About(description="seconds for which a blob that nothing names is kept")
     ] = 24 * 3600.0
+    granted_secrets: Annotated[
+        list[Grant],
+        About(description="who may refer to which secrets, as TENANT:NAME; * is all of them"),
+    ] = msgspec.field(default_factory=lambda: ["local:*"])
 
 
 NAMES: Final = Settings.__struct_fields__
