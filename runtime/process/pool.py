@@ -96,7 +96,9 @@ class Pool:
             worker = await start_worker(self._env, command, program)
         except OSError as error:
             raise PluginError(
-                "PLUGIN_NOT_STARTED", f"{command[0]} cannot be started: {error.strerror}"
+                "PLUGIN_NOT_STARTED",
+                f"{command[0]} cannot be started: {error.strerror}",
+                retriable=True,
             ) from error
         if self._nursery is not None:
             self._nursery.start_soon(worker.pump)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 CHUNK: Final = 64 << 10
 LAST_OUTPUT: Final = 1.0  # seconds for what an ended process has printed to arrive
+LINGER: Final = 0.01  # seconds between two looks whether all was read
 INHERITED: Final = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV")
 
 
@@ -72,12 +73,20 @@ class Worker:
     async def pump(self) -> None:
         """Turn what the process prints into lines, until it closes both."""
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._hang_up)
             for stream, level in (
                 (self._process.stdout, "info"),
                 (self._process.stderr, "warning"),
             ):
                 if stream is not None:
                     nursery.start_soon(self._pump, stream, level)
+
+    async def _hang_up(self) -> None:
+        """Hear a process that has ended to its last word; what it left behind says nothing."""
+        await self._process.wait()
+        while _unread(self._from_it):  # noqa: ASYNC110 - somebody else reads it
+            await trio.sleep(LINGER)
+        await trio.aclose_forcefully(self._from_it)
 
     async def _pump(self, stream: trio.abc.ReceiveStream, level: str) -> None:
         lines = Lines(CHUNK)
@@ -183,10 +192,10 @@ async def start_worker(env: Env, command: Sequence[str], program: Program) -> Wo
 
 def _unread(stream: trio.abc.ReceiveStream) -> int:
     """Tell how many bytes wait in a pipe."""
-    assert isinstance(stream, trio.lowlevel.FdStream)  # noqa: S101 - a process's outputs are
+    assert isinstance(stream, trio.lowlevel.FdStream)  # noqa: S101 - all of them are
     try:
         waiting = fcntl.ioctl(stream.fileno(), termios.FIONREAD, bytes(4))
-    except OSError:
+    except (OSError, ValueError):  # it is closed
         return 0
     return int.from_bytes(waiting, sys.byteorder)
 
