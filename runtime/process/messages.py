@@ -7,6 +7,7 @@ this module is the whole of the wire.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -168,6 +169,7 @@ Request = Export | Bytes | Step | Sleep | Ask | Start
 Called = Did | Piece  # what is said when it was called for
 FromProcess = Progress | Stage | Log | Result | Request | Called | Return | Raise
 
+_QUOTED: Final = re.compile(r" '.*'", re.DOTALL)  # in an error: what was said, or a part of it
 _decoder: Final[msgspec.json.Decoder[FromProcess]] = msgspec.json.Decoder(FromProcess)
 
 
@@ -176,7 +178,7 @@ def parse(line: bytes) -> FromProcess:
     try:
         return _decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Malformed(f"not a message: {error}") from error
+        raise Malformed(f"not a message: {_QUOTED.sub('', str(error))}") from None
 
 
 def to_line(message: Any) -> bytes:  # noqa: ANN401 - a message, or its parts
@@ -199,8 +201,3 @@ class Lines:
         if len(rest) > self._most or any(len(line) > self._most for line in lines):
             raise Malformed(f"a line of more than {self._most} bytes")
         return lines
-
-    @property
-    def rest(self) -> bytes:
-        """What has come of a line that is not complete."""
-        return self._rest
