@@ -27,7 +27,6 @@ BURST: Final = 1000  # messages that are dealt with at once; more have to wait a
 PAUSE: Final = 0.05
 MAX_REQUESTS: Final = 64  # that one process may have open at once
 MAX_DRAFTS: Final = 4  # outputs of bytes of one process that are written at once; each has a file
-LAST_BREATH: Final = 0.5  # seconds for a process that says no more to end
 PROTOCOL_ERROR: Final = "PLUGIN_PROTOCOL_ERROR"
 Called = TypeVar("Called", m.Did, m.Piece)
 
@@ -91,18 +90,9 @@ class Conversation:
             if isinstance(message, m.Raise):
                 raise _raised(message)
             self._hear(message, nursery)
-        raise await self._silenced()
-
-    async def _silenced(self) -> PluginError:
-        """Tell what became of a process that says no more."""
-        status: int | None = None
-        with trio.move_on_after(LAST_BREATH):
-            status = await self._worker.wait()
-        if status is None:
-            return _crashed("closed its pipe")
+        status = await self._worker.wait()
         await self._worker.drained()
-        how = f"was killed by signal {-status}" if status < 0 else f"exited with status {status}"
-        return _crashed(how, {"status": status})
+        raise _crashed(status)
 
     async def _next(self) -> m.FromProcess | None:
         """Wait for the next message; None when the process says no more."""
@@ -239,6 +229,11 @@ def _plugin_error(error: m.Error) -> PluginError:
     return PluginError(error.code, error.message, details=error.details, retriable=error.retriable)
 
 
-def _crashed(how: str, details: dict[str, Any] | None = None) -> PluginError:
-    message = f"the process of the entry {how} before the entry was done"
-    return PluginError("PLUGIN_CRASHED", message, details=details, retriable=True)
+def _crashed(status: int) -> PluginError:
+    how = f"was killed by signal {-status}" if status < 0 else f"exited with status {status}"
+    return PluginError(
+        "PLUGIN_CRASHED",
+        f"the process of the entry {how} before the entry was done",
+        details={"status": status},
+        retriable=True,
+    )

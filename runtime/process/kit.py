@@ -21,6 +21,7 @@ import msgspec
 from runtime.contract import ONCE, PluginError, Retry, RunCancelled, StepError, SyncRunContext
 from runtime.plugin import declared
 from runtime.process.channel import Channel, Talk
+from runtime.process.kit_logging import RunHandler
 from runtime.process.messages import MAX_LINE
 from runtime.process.pieces import pieces
 
@@ -305,6 +306,8 @@ def _call(entry: Entry, talk: Talk, args: Mapping[str, Any]) -> Any:  # noqa: AN
 def main() -> None:
     """Serve one run after the other, until the server is gone."""
     channel = Channel(int(os.environ["PERDURE_READ_FD"]), int(os.environ["PERDURE_WRITE_FD"]))
+    handler = RunHandler()
+    handler.install()
     module, _, name = sys.argv[1].partition(":")
     sys.path.insert(0, os.getcwd())  # noqa: PTH109 - the plugin's own folder
     cls: Any = import_module(module)
@@ -312,4 +315,5 @@ def main() -> None:
         cls = getattr(cls, part)
     entries = declared(cls).entries
     while True:
-        execute(entries, channel.talks.get())
+        handler.talk = channel.talks.get()
+        execute(entries, handler.talk)
