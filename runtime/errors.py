@@ -28,6 +28,14 @@ class ErrorKind:
 ERRORS: Final = {
     "VALIDATION_ERROR": ErrorKind(422, retriable=False, meaning="the request makes no sense"),
     "PAYLOAD_TOO_LARGE": ErrorKind(413, retriable=False, meaning="it has too many bytes"),
+    "BAD_REQUEST": ErrorKind(400, retriable=False, meaning="it is not HTTP as the RFCs have it"),
+    "HEAD_TOO_LARGE": ErrorKind(431, retriable=False, meaning="its headers have too many bytes"),
+    "REQUEST_TIMEOUT": ErrorKind(408, retriable=True, meaning="it came too slowly; send it again"),
+    "HOST_REFUSED": ErrorKind(421, retriable=False, meaning="the server has no such name"),
+    "ORIGIN_REFUSED": ErrorKind(403, retriable=False, meaning="pages from there are not allowed"),
+    "TOO_MANY_CONNECTIONS": ErrorKind(
+        503, retriable=True, meaning="no connection is free; try again later"
+    ),
     "INVALID_CURSOR": ErrorKind(400, retriable=False, meaning="the cursor is not a place here"),
     "PLUGIN_NOT_FOUND": ErrorKind(404, retriable=False, meaning="no such plugin is loaded"),
     "ENTRY_NOT_FOUND": ErrorKind(404, retriable=False, meaning="the plugin has no such entry"),
@@ -73,6 +81,10 @@ class OperationError(Exception):
     def kind(self) -> ErrorKind:
         """What the code means."""
         return ERRORS[self.code]
+
+    def view(self) -> dict[str, Any]:
+        """Give it as every surface shows it."""
+        return {"code": self.code, "message": self.message, "details": self.details}
 
 
 class _Row(NamedTuple):

@@ -25,11 +25,10 @@ from actors.run.views import (
     export_item_id,
     item_number,
     record,
-    thinned,
 )
 from eventlog.record import Metadata, Record
 from eventlog.testing import example_record
-from tests.actors.test_run_core import CANCELING, CREATED, HISTORIES, SECOND, ended, export
+from tests.actors.test_run_core import CREATED, HISTORIES, SECOND, ended, export
 
 RUN_ID = CREATED.run_id
 
@@ -170,23 +169,6 @@ def test_an_addition_shows_a_run_as_it_stands() -> None:
         "progress",
         "updated_at",
     }
-
-
-def test_a_lagging_follower_gets_the_last_report_and_every_status() -> None:
-    """Reports in between are left out; nothing that changed a status is (R43)."""
-    half = ProgressReported(progress=0.5, message=None, at=0)
-    history = (*HISTORIES[Status.RUNNING], PROGRESS, STAGE, half, CANCELING, half, PROGRESS)
-    changes = [delta(r) for r in records(*history, ended(Outcome.CANCELED))]
-    kept = thinned([change for change in changes if change is not None])
-    assert [change["status"] for change in kept] == [
-        "queued",
-        "running",
-        "running",  # the stage
-        "cancel_requested",
-        "cancel_requested",  # the last progress
-        "canceled",
-    ]
-    assert kept[-1]["progress"] == 0.4
 
 
 def test_an_export_item_shows_its_own_content() -> None:
