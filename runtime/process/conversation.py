@@ -13,7 +13,7 @@ import outcome
 import trio
 
 from actors.errors import Refusal
-from runtime.contract import PluginError, Retry, RunCancelled, StepError
+from runtime.contract import FailedStep, PluginError, Retry, RunCancelled, StepError
 from runtime.ending import error_of
 from runtime.process import messages as m
 
@@ -144,12 +144,17 @@ class Conversation:
         try:
             value = await request()
         except (PluginError, StepError, RunCancelled, Refusal) as error:
-            cancelled = isinstance(error, RunCancelled)
             told = error_of(error)
             answer: dict[str, Any] = {
                 "re": number,
-                "error": m.Error(code=told.code, message=told.message, details=told.details),
-                "cancelled": cancelled,
+                "error": m.Error(
+                    code=told.code,
+                    message=told.message,
+                    details=told.details,
+                    retriable=told.retriable,
+                ),
+                "cancelled": isinstance(error, RunCancelled),
+                "step": _step_error(error),
             }
         else:
             answer = {"re": number, "value": value}
@@ -211,6 +216,13 @@ class Conversation:
         self._calls[number, wanted] = send
         await self._worker.send({"call": number})
         return await receive.receive()
+
+
+def _step_error(error: Exception) -> str | None:
+    """Tell whether a step has failed for good, or was used in a way that cannot be recorded."""
+    if isinstance(error, StepError):
+        return "misused"
+    return "failed" if isinstance(error, FailedStep) else None
 
 
 def _sound(said: Called) -> Called:

@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from runtime.contract import ONCE, PluginError, Retry, RunCancelled, StepError, SyncRunContext
+from runtime.contract import (
+    ONCE,
+    FailedStep,
+    PluginError,
+    Retry,
+    RunCancelled,
+    StepError,
+    SyncRunContext,
+)
 from runtime.plugin import declared
 from runtime.process.channel import Channel, Talk
 from runtime.process.kit_logging import RunHandler
@@ -92,10 +100,17 @@ def value_of(answer: dict[str, Any]) -> Any:  # noqa: ANN401 - what was asked fo
     error = answer.get("error")
     if error is None:
         return answer.get("value")
+    message = error.get("message", "")
     if answer.get("cancelled"):
-        raise RunCancelled(error.get("message"))
-    raise PluginError(
-        error.get("code", "PLUGIN_ERROR"), error.get("message", ""), details=error.get("details")
+        raise RunCancelled(message)
+    if answer.get("step") == "misused":
+        raise StepError(message.removeprefix("StepError: "))
+    kind = FailedStep if answer.get("step") == "failed" else PluginError
+    raise kind(
+        error.get("code", "PLUGIN_ERROR"),
+        message,
+        details=error.get("details"),
+        retriable=error.get("retriable", False),
     )
 
 

@@ -12,7 +12,15 @@ from typing import Any, Final, NamedTuple
 
 import trio
 
-from perdure import PluginError, RunCancelled, RunContext, SyncRunContext, entry, plugin
+from perdure import (
+    PluginError,
+    RunCancelled,
+    RunContext,
+    StepError,
+    SyncRunContext,
+    entry,
+    plugin,
+)
 
 log = logging.getLogger("somebody.elses")
 PLACES: Final = ("inline", "plain", "awaited")
@@ -151,6 +159,23 @@ class Bodies:
         """Export, and fail."""
         await at.wait(run.export_text(f"attempt {run.attempt}"))
         raise PluginError("AGAIN", "try again", retriable=True)
+
+    async def missteps(self, run: Any, at: Place) -> list[Any]:
+        """Tell what is raised by a step that fails, and by one that is used twice."""
+
+        def fails() -> None:
+            raise PluginError("MINE", "no", retriable=True)
+
+        async def fails_async() -> None:
+            fails()
+
+        seen: list[Any] = []
+        for _ in range(2):
+            try:
+                await at.wait(run.step("s", fails if at is PLAIN else fails_async))
+            except (PluginError, StepError) as error:
+                seen.append([type(error).__name__, str(error), getattr(error, "retriable", None)])
+        return seen
 
     async def late(self, run: Any, at: Place) -> None:
         """Take longer than it may."""

@@ -159,6 +159,16 @@ async def test_a_cancel_request_is_seen_in_time_and_obeyed(place: str, how: str)
 
 
 @ANYWHERE
+async def test_a_step_raises_the_same_everywhere(place: str) -> None:
+    """What has failed for good with all that it said, and what cannot be recorded."""
+    async with anywhere() as s:
+        failed, misused = await result(s, await run(s, place, "missteps"))
+        assert failed == ["FailedStep", "MINE: no", True]
+        assert misused[0] == "StepError"
+        assert misused[1].startswith("step 's' was used before in this run")
+
+
+@ANYWHERE
 async def test_a_timeout_stops_the_work(place: str) -> None:
     """The run is over, and so is its process (R7)."""
     async with anywhere(cancel_grace=0.2) as s:
