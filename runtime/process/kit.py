@@ -325,6 +325,8 @@ def main() -> None:
     handler.install()
     module, _, name = sys.argv[1].partition(":")
     sys.path.insert(0, os.getcwd())  # noqa: PTH109 - the plugin's own folder
+    if code := os.environ.get("PERDURE_CODE"):
+        sys.path.insert(0, code)  # the plugin as it was loaded, whatever is on disk by now
     cls: Any = import_module(module)
     for part in name.split("."):
         cls = getattr(cls, part)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from runtime.process.messages import READ_FD, WRITE_FD, Lines, to_line
+from runtime.process.messages import CODE, READ_FD, WRITE_FD, Lines, to_line
 from runtime.process.output import Output
 from runtime.process.sandbox import GUARD_FD, MEMORY, guarded
 
@@ -181,6 +181,7 @@ async def start_worker(env: Env, command: Sequence[str], program: Program) -> Wo
                 WRITE_FD: str(write_there),
                 GUARD_FD: str(guard_there),
                 MEMORY: "" if program.memory is None else str(program.memory << 10),
+                CODE: program.code or "",
             },
         )
         ours.pop_all()  # they are the worker's now

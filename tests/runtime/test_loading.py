@@ -127,3 +127,20 @@ def test_the_bounds_of_an_integer_are_integers(tmp_path: Path) -> None:
     for wrong in (-1, 8):
         with pytest.raises(ValueError, match="n"):
             entry.check({"n": wrong})
+
+
+def test_folders_may_have_modules_of_the_same_name(plugins_on_disk: Path) -> None:
+    """Each plugin imports its own."""
+    tmp_path = plugins_on_disk
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        text = f'id = "{name}"\nversion = "1"\npython = "code:Mine"\n'
+        (tmp_path / name / "plugin.toml").write_text(text, "utf-8")
+        (tmp_path / name / "beside_it.py").write_text(f"WHAT = '{name}'\n", "utf-8")
+        code = GOOD.replace("pass", "").replace("None:", "None: ...").rstrip()
+        code = f"from beside_it import WHAT\n{code}\nMine.__doc__ = WHAT\n"
+        (tmp_path / name / "code.py").write_text(code, "utf-8")
+    loaded = load_plugins(Settings(demo=False, plugins=[str(tmp_path)]))
+    assert loaded.problems == []
+    brought = {sys.modules[f"perdure_plugin_{name}.code"].WHAT for name in ("one", "two")}
+    assert brought == {"one", "two"}
