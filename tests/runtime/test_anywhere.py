@@ -172,9 +172,7 @@ async def test_a_step_raises_the_same_everywhere(place: str) -> None:
 async def test_a_timeout_stops_the_work(place: str) -> None:
     """The run is over, and so is its process (R7)."""
     async with anywhere(cancel_grace=0.2) as s:
-        run_id = await begin(s, place, "late", timeout=1.0)
-        await pid_of(s, run_id)
-        end = await s.finished(run_id)
+        end = await run(s, place, "late", timeout=2.0)
         assert end["error"] is not None
         assert (end["status"], end["error"]["code"]) == ("timeout", "TIMEOUT")
         await s.node.host.settled()
