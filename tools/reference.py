@@ -97,9 +97,10 @@ def operations() -> str:
     )
     lines += ["## Errors", ""]
     lines += table(
-        "code | HTTP | try again | meaning",
+        "code | HTTP | try again | meaning | what to do",
         (
-            f"`{code}` | {kind.status} | {'yes' if kind.retriable else 'no'} | {kind.meaning}"
+            f"`{code}` | {kind.status} | {'yes' if kind.retriable else 'no'} | {kind.meaning} | "
+            + kind.remedy
             for code, kind in ERRORS.items()
         ),
     )
