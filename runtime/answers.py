@@ -124,10 +124,21 @@ class PluginView(TypedDict):
     entries: list[EntryView]
 
 
+class ProblemView(TypedDict):
+    """Why something was not loaded, where, and what to do about it."""
+
+    source: str
+    message: str
+    remedy: str
+    file: str | None
+    line: int | None
+
+
 class PluginPage(TypedDict):
-    """The plugins that are loaded, by id."""
+    """The plugins that are loaded, by id, and what could not be loaded."""
 
     plugins: list[PluginView]
+    problems: list[ProblemView]
     cursor: str
 
 

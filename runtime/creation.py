@@ -62,7 +62,7 @@ class Creation:
     async def create(self, principal: Principal, request: CreateRun) -> Folded[Run]:
         """Accept a run, or find the one that the idempotency key stands for."""
         entry = self._host.entries.find(request.plugin_id, request.entry_id)
-        accepted = await self._host.secrets.accept(entry.secrets, request.args)
+        accepted = await self._host.secrets.accept(entry.secrets, request.args, principal.tenant)
         check_args(entry, accepted.real, accepted.redactor)
         _check_names(request, accepted)
         created = self._new_run(principal, request, entry, accepted.args)
@@ -205,7 +205,7 @@ class Creation:
     ) -> Folded[Run]:
         """Create the next attempt of what has ended, or find the one that the key stands for."""
         passed = secrets or {}
-        accepted = await self._accept_again(parent, passed)
+        accepted = await self._accept_again(principal, parent, passed)
         if accepted.redactor.finds(key):
             raise OperationError("VALIDATION_ERROR", holds_a_secret("idempotency_key"))
         claim = None
@@ -221,7 +221,7 @@ class Creation:
 
         What has another attempt already, and not from this bulk, is ``Superseded``.
         """
-        accepted = await self._accept_again(parent, {})
+        accepted = await self._accept_again(principal, parent, {})
         run_id = parent.created.run_id
         claim = await self._claims.asked(
             principal, "runs.retry_many", f"{bulk}/{run_id}", {"run_id": run_id}
@@ -270,7 +270,9 @@ class Creation:
             run_id, accepted, lambda: self._create_with(streams, decide, events_for)
         )
 
-    async def _accept_again(self, parent: Run, secrets: dict[str, Any]) -> Accepted:
+    async def _accept_again(
+        self, principal: Principal, parent: Run, secrets: dict[str, Any]
+    ) -> Accepted:
         """Take the arguments of a run that has ended, with secrets that are passed again."""
         if not parent.status.is_terminal:
             raise OperationError(
@@ -288,7 +290,7 @@ class Creation:
         gone = [name for name in names & args.keys() if is_sealed(args[name])]
         if gone:
             raise secret_required(gone, "was forgotten when the run ended: pass it in secrets")
-        accepted = await self._host.secrets.accept(names, args)
+        accepted = await self._host.secrets.accept(names, args, principal.tenant)
         if secrets and entry is not None:
             check_args(entry, accepted.real, accepted.redactor)
         return accepted

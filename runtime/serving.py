@@ -1,6 +1,6 @@
 """A whole server: a node, its surfaces, and the port they are behind.
 
-    server = Server(settings, plugins)
+    server = Server(settings, load_plugins(settings))
     await nursery.start(server.run)
     ...
     server.stop()  # in good order; cancelling it ends it as a crash would
@@ -40,11 +40,11 @@ from runtime.principal import LOCAL
 from runtime.websocket import Sockets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from runtime.plugin import Plugin
+    from runtime.loading import Loaded
     from runtime.port import Upgrade
     from runtime.principal import Principal
     from runtime.settings import Settings
@@ -97,10 +97,10 @@ class Entrance:
 class Server:
     """One process that serves one log."""
 
-    def __init__(self, settings: Settings, plugins: Mapping[str, Plugin]) -> None:
+    def __init__(self, settings: Settings, loaded: Loaded) -> None:
         """Nothing is opened before ``run``."""
         self._settings = settings
-        self._plugins = plugins
+        self._loaded = loaded
         self._stopping = trio.Event()
 
     def stop(self) -> None:
@@ -132,7 +132,7 @@ class Server:
         async with trio.open_nursery() as nursery:
             await nursery.start(serve)
             async with (
-                open_local_node(settings, self._plugins) as node,
+                open_local_node(settings, self._loaded) as node,
                 trio.open_nursery() as surfaces,
             ):
                 sockets = Sockets(node, _principal)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from runtime.cli.invocation import Invocation
-    from runtime.plugin import Plugin
+    from runtime.loading import Loaded
 
 
-def plugins_of(invocation: Invocation) -> Mapping[str, Plugin]:
+def loaded_for(invocation: Invocation) -> Loaded:
     """Load plugins; say to people which could not be loaded."""
     from runtime.loading import load_plugins
 
@@ -19,4 +17,4 @@ def plugins_of(invocation: Invocation) -> Mapping[str, Plugin]:
     if not invocation.json:
         for problem in loaded.problems:
             invocation.say(f"Warning: {problem}", err=True)
-    return loaded.plugins
+    return loaded

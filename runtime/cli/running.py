@@ -10,7 +10,7 @@ from runtime.cli.bulk import change_many, check_one_or_many, conditions, stated
 from runtime.cli.commands import Command, common
 from runtime.cli.invocation import ExitCode, Invocation, Refusal, pass_invocation
 from runtime.cli.listing import arguments
-from runtime.cli.loaded import plugins_of
+from runtime.cli.loaded import loaded_for
 from runtime.cli.parameters import EntryName, RunName, parsed_args, parsed_secrets
 from runtime.cli.remote import remote_of
 from runtime.cli.showing import reading
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from runtime.answers import RunAnswer
     from runtime.cli.remote import Remote
+    from runtime.loading import Loaded
     from runtime.node import Node
     from runtime.plugin import Plugin
 
@@ -66,9 +67,9 @@ def run(
     that was left. If a server holds the log, the server runs it; Ctrl-C then stops watching.
     """
     remote = remote_of(invocation)
-    plugins = plugins_of(invocation)
+    loaded = loaded_for(invocation)
     plugin_id, entry_id = entry
-    checked = _checked(plugins, plugin_id, entry_id, args)
+    checked = _checked(loaded.plugins, plugin_id, entry_id, args)
     request = {
         "plugin_id": plugin_id,
         "entry_id": entry_id,
@@ -84,7 +85,7 @@ def run(
     async def create(node: Node) -> RunAnswer:
         return await _create(node, request)
 
-    _finish(invocation, plugins, create)
+    _finish(invocation, loaded, create)
 
 
 def _checked(
@@ -180,13 +181,13 @@ def retry(
         if record["finished_at"] is not None:
             answer = remote.retry(record["run_id"], passed)
         _watch(invocation, remote, answer)
-    plugins = plugins_of(invocation)
-    Entries(plugins).find(record["plugin_id"], record["entry_id"])
+    loaded = loaded_for(invocation)
+    Entries(loaded.plugins).find(record["plugin_id"], record["entry_id"])
 
     async def begin(node: Node) -> RunAnswer:
         return await _again(node, record["run_id"], passed)
 
-    _finish(invocation, plugins, begin)
+    _finish(invocation, loaded, begin)
 
 
 async def _again(node: Node, run_id: str, secrets: dict[str, Any]) -> RunAnswer:
@@ -249,10 +250,11 @@ def cancel(
 
 
 async def _cancel(invocation: Invocation, run_id: str, reason: str | None) -> Any:  # noqa: ANN401
+    from runtime.loading import Loaded
     from runtime.local import open_local_node
     from runtime.principal import LOCAL
 
-    async with open_local_node(invocation.settings, {}, only=()) as node:
+    async with open_local_node(invocation.settings, Loaded(), only=()) as node:
         await node.operations.call(LOCAL, "runs.cancel", {"run_id": run_id, "reason": reason})
         await node.host.end_of(run_id)
         return await node.operations.call(LOCAL, "runs.get", {"run_id": run_id})
@@ -282,11 +284,11 @@ def _watch(invocation: Invocation, remote: Remote, answer: RunAnswer) -> NoRetur
     raise click.exceptions.Exit(code)
 
 
-def _finish(invocation: Invocation, plugins: Mapping[str, Plugin], begin: Begin) -> None:
+def _finish(invocation: Invocation, loaded: Loaded, begin: Begin) -> None:
     """Execute what begins here to its end, and leave with the exit code of its outcome."""
     import trio
 
     from runtime.cli.execution import execute
 
-    code: ExitCode = trio.run(execute, invocation, plugins, begin)
+    code: ExitCode = trio.run(execute, invocation, loaded, begin)
     raise click.exceptions.Exit(code)

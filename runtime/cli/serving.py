@@ -8,7 +8,7 @@ import click
 
 from runtime.cli.commands import Command, common
 from runtime.cli.invocation import ExitCode, Invocation, Refusal, pass_invocation
-from runtime.cli.loaded import plugins_of
+from runtime.cli.loaded import loaded_for
 from runtime.cli.words import pairs
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ async def _serve(invocation: Invocation) -> None:
     from runtime.port import BadCertificate, CannotListen
     from runtime.serving import Server
 
-    server = Server(invocation.settings, plugins_of(invocation))
+    server = Server(invocation.settings, loaded_for(invocation))
 
     async def stop() -> None:
         await interrupts.first()

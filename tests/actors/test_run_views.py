@@ -4,13 +4,16 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from actors.run.core import RUN
 from actors.run.events import (
     RUN_EVENTS,
     Activated,
+    Answered,
     ExportAppended,
     LogBatch,
+    LogLine,
     ProgressReported,
     QuestionAsked,
     RunError,
@@ -24,6 +27,7 @@ from actors.run.views import (
     export_item,
     export_item_id,
     item_number,
+    log_line,
     record,
 )
 from eventlog.record import Metadata, Record
@@ -235,3 +239,39 @@ def test_an_error_can_be_retriable() -> None:
     run = folded(*HISTORIES[Status.RUNNING], ended(Outcome.FAILED, lost))
     shown = record(run, 0)["error"]
     assert shown == {"code": "HOST_LOST", "message": "m", "details": {"a": 1}, "retriable": True}
+
+
+def test_a_run_that_has_ended_asks_nothing() -> None:
+    """Nobody is shown a question that cannot be answered any more."""
+    asked = QuestionAsked(step="s", question_id="q", question=1, at=0)
+    history = (*HISTORIES[Status.RUNNING], asked)
+    assert record(folded(*history), 0)["questions"] == ["q"]
+    assert record(folded(*history, ended(Outcome.SUCCEEDED)), 0)["questions"] == []
+
+
+def test_an_answer_is_a_change_of_stage() -> None:
+    """Whoever follows sees that the run waits no more."""
+    asked = QuestionAsked(step="s", question_id="q", question=1, at=0)
+    answered = Answered(question_id="q", answer=1, by="b", at=0)
+    *_, question, answer = records(*HISTORIES[Status.RUNNING], asked, answered)
+    assert delta(question) is None
+    assert delta(answer) == {
+        "op": "change",
+        "run_id": RUN_ID,
+        "status": "running",
+        "progress": None,
+        "updated_at": 1.0,
+        "stage": None,
+    }
+
+
+def test_a_line_shows_whose_it_is() -> None:
+    """Its run and its trace, its time, level and text."""
+    created = replace(CREATED, trace_id="t1")
+    assert log_line(created, LogLine(level="warning", text="late", at=2 * SECOND)) == {
+        "run_id": RUN_ID,
+        "trace_id": "t1",
+        "at": 2.0,
+        "level": "warning",
+        "text": "late",
+    }
