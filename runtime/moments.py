@@ -77,10 +77,12 @@ def _nanoseconds(text: str, zone: tzinfo | None) -> tuple[int, int] | None:
 
 
 def _of_number(number: Decimal, text: str) -> tuple[int, int]:
+    if number.adjusted() > _DIGITS:
+        raise NotAMoment(text)
     if abs(number) < NANOSECONDS_FROM:
         microseconds = int((number * 10**6).to_integral_value("ROUND_FLOOR"))
         return _checked(microseconds * _MICROSECOND, text), _MICROSECOND
-    if number != number.to_integral_value() or number.adjusted() > _DIGITS:
+    if number != number.to_integral_value():
         raise NotAMoment(text)
     return _checked(int(number), text), 1
 

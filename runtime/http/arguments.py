@@ -7,6 +7,7 @@ passed on as it is, so that the operation itself says what is wrong with it.
 from __future__ import annotations
 
 import re
+from contextlib import aclosing
 from types import UnionType
 from typing import (
     TYPE_CHECKING,
@@ -166,11 +167,12 @@ async def _body(request: Request, limit: int) -> bytes:
         raise _too_large(limit)
     pieces: list[bytes] = []
     size = 0
-    async for piece in request.stream():
-        size += len(piece)
-        if size > limit:
-            raise _too_large(limit)
-        pieces.append(piece)
+    async with aclosing(request.stream()) as arriving:
+        async for piece in arriving:
+            size += len(piece)
+            if size > limit:
+                raise _too_large(limit)
+            pieces.append(piece)
     return b"".join(pieces)
 
 
