@@ -82,6 +82,19 @@ async def test_more_than_was_allowed_is_not_even_read(autojump_clock: MockClock)
         assert error_of(whole, 413)["code"] == "PAYLOAD_TOO_LARGE"
 
 
+async def test_an_upload_can_be_sent_again(autojump_clock: MockClock) -> None:
+    """PUT twice is PUT once, as HTTP has it; other bytes are refused."""
+    async with client() as asking:
+        run_id = await asking.started("deaf")
+        await trio.sleep(1)
+        where = (await asking.post(f"/runs/{run_id}/uploads")).headers["location"]
+        first = await asking.http.put(where, content=DATA)
+        assert (await asking.http.put(where, content=DATA)).json() == first.json()
+        for other in (DATA + b"x", DATA[:-1], b"x" * len(DATA), b""):
+            refused = await asking.http.put(where, content=other)
+            assert error_of(refused, 404)["code"] == "UPLOAD_NOT_FOUND"
+
+
 async def test_an_upload_expires(autojump_clock: MockClock) -> None:
     """R127: an upload that expired is 404, as is one that nobody opened."""
     async with client() as asking:

@@ -22,7 +22,7 @@ JSON = [(b"content-type", b"application/json")]
 PHASES = ("examples", "coverage", "fuzzing", "stateful")
 
 
-@pytest.mark.parametrize("examples", [15, pytest.param(300, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("examples", [5, pytest.param(300, marks=pytest.mark.soak)])
 def test_the_document_keeps_its_word(examples: int) -> None:
     """Examples, edges, chance and sequences, with all of its checks: it finds nothing."""
     with served(PLUGINS, sync_wait=0.01, cancel_grace=0.01) as portal:
