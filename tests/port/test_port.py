@@ -73,6 +73,13 @@ async def test_those_turned_away_do_not_pile_up(autojump_clock: MockClock) -> No
     assert world.port.connections == 0
 
 
+def test_a_process_keeps_descriptors_for_other_things(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a flood of connections is refused in words, and the log can open its files."""
+    for soft, room in ((1024, 768), (100, 50), (1 << 20, 10_000), (-1, 10_000)):
+        monkeypatch.setattr("resource.getrlimit", lambda _, soft=soft: (soft, soft))
+        assert Port(Echo(), env=RealEnv())._room == room
+
+
 class Exhausted(MemoryListener):
     """A listener of a process that has no file descriptor left, twice."""
 
