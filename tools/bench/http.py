@@ -16,7 +16,7 @@ from tools.bench.measure import Sample
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_REQUESTS: Final = 6_400
+_REQUESTS: Final = 3_200
 _CONNECTIONS: Final = 32
 _WARM: Final = 10  # requests of each connection before the clock starts
 _PATIENCE: Final = 30.0  # seconds for an answer

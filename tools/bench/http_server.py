@@ -50,6 +50,7 @@ async def by_hypercorn(listening: socket.socket) -> None:
     config.bind = [f"fd://{listening.fileno()}"]
     config.errorlog = None
     config.keep_alive_timeout = 3600  # it waits while the other side is measured
+    config.keep_alive_max_requests = 1_000_000
     await serve(APP, config)  # type: ignore[arg-type]  # it knows only its own types of apps
 
 
