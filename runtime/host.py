@@ -102,6 +102,7 @@ class Host:
         self._nursery: trio.Nursery | None = None
         self._one_less = trio.Event()
         self._draining = False
+        self.closing = False  # no new work is taken
 
     @property
     def plugins(self) -> Mapping[str, Plugin]:
@@ -168,15 +169,20 @@ class Host:
         self._waiting.setdefault(plugin_id, deque()).append(run_id)
         self._start_ready()
 
+    def close(self) -> None:
+        """Take no new work and start nothing that waits; what runs goes on."""
+        self.closing = True
+
     def drain(self) -> None:
         """Start nothing more and let go of what runs, for the next host to go on."""
+        self.close()
         self._draining = True
         for execution in list(self._executions.values()):
             execution.drain()
 
     async def settled(self) -> None:
-        """Wait until nothing runs and, unless the host drains, nothing waits for its turn."""
-        while self.running or (self._waiting and not self._draining):
+        """Wait until nothing runs and, unless the host closes, nothing waits for its turn."""
+        while self.running or (self._waiting and not self.closing):
             await self._one_less.wait()
 
     @property
@@ -184,9 +190,14 @@ class Host:
         """How many runs are being executed."""
         return self._running.total()
 
+    @property
+    def waiting(self) -> int:
+        """How many runs wait for their turn."""
+        return sum(map(len, self._waiting.values()))
+
     def _start_ready(self) -> None:
         """Start what waits, one of each plugin in turn, as far as the limits allow."""
-        if not self._waiting or self._nursery is None or self._draining:
+        if not self._waiting or self._nursery is None or self.closing:
             return
         ready = [plugin_id for plugin_id in self._waiting if self._may_start(plugin_id)]
         while ready and self.running < self.limits.runs:

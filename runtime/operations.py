@@ -115,17 +115,26 @@ class Operations:
         """Go through the table by name."""
         return iter(self._calls[name][0] for name in sorted(self._calls))
 
-    async def call(self, principal: Principal, name: str, args: Mapping[str, Any]) -> Any:  # noqa: ANN401
-        """Do what is asked for; whatever goes wrong is an OperationError."""
+    def __contains__(self, name: str) -> bool:
+        """Tell whether there is such an operation."""
+        return name in self._calls
+
+    def permit(self, principal: Principal, name: str) -> Operation:
+        """Give an operation, if there is one and the principal may ask for it."""
         if name not in self._calls:
             raise OperationError("VALIDATION_ERROR", f"there is no operation {name!r}")
-        row, method = self._calls[name]
+        row, _ = self._calls[name]
         if row.permission not in principal.permissions:
             raise OperationError(
                 "PERMISSION_DENIED", f"{name} needs the permission to {row.permission}"
             )
+        return row
+
+    async def call(self, principal: Principal, name: str, args: Mapping[str, Any]) -> Any:  # noqa: ANN401
+        """Do what is asked for; whatever goes wrong is an OperationError."""
+        row = self.permit(principal, name)
         try:
-            return await method(principal, row.parse(args))
+            return await self._calls[name][1](principal, row.parse(args))
         except Exception as error:
             told = translated(error)
             if told.code == "INTERNAL":

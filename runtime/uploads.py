@@ -78,7 +78,7 @@ class Blobs:
         self._env = host.env
         self._reader = RunReader(host.log, host.runs)
         self._references = references
-        self._life = round(upload_life * _NANOSECONDS)
+        self.upload_life = round(upload_life * _NANOSECONDS)
         self._uploads: dict[str, _Upload] = {}  # at most MAX_UPLOADS
 
     async def run(self) -> None:
@@ -118,7 +118,7 @@ class Blobs:
             principal,
             request.run_id,
             request.size_limit or most,
-            self._env.now() + self._life,
+            self._env.now() + self.upload_life,
         )
         self._uploads[upload.upload_id] = upload
         return {

@@ -175,15 +175,17 @@ class Fanout:
     async def _send(self, group: _Group, shown: Sequence[Shown], upto: Mark, *, ends: bool) -> None:
         """Send a batch to a whole group."""
         cursor = self._log.cursor(upto)
-        batch = group.format.batch(shown, cursor)
+        batch, count = group.format.batch(shown, cursor), len(shown)
         group.told_position, group.told_at = upto.position, self._log.env.monotonic()
+        ours = self._mark.position
+        seen_all = max(upto.position, ours + 1)
         for number, member in enumerate(list(group.members), 1):
             if not number % BREATH:
                 await trio.lowlevel.checkpoint()
             place = group.members.get(member)
-            if place is None or place.position >= max(upto.position, self._mark.position + 1):
+            if place is None or place.position >= seen_all:
                 continue  # it is gone, or it came after it had seen all of this
-            if place > self._mark or not member.take(batch, len(shown)):
+            if place.position > ours or not member.take(batch, count):
                 self._send_away(member)
                 continue
             group.members[member] = upto

@@ -59,8 +59,9 @@ class Follower:
         """Send a batch now, if there is credit and room for it."""
         if self._credit is not None and self._credit < count:
             return False
-        size = len(self._prefix) + len(batch)
-        if not self._wire.send_now(header(self.format.opcode, size) + self._prefix, batch):
+        prefix = self._prefix
+        head = header(self.format.opcode, len(prefix) + len(batch))
+        if not self._wire.send_now(b"%b%b%b" % (head, prefix, batch)):
             return False
         if self._credit is not None:
             self._credit -= count

@@ -193,6 +193,8 @@ class Sockets:
                 limits.conversation,
             )
             self._sessions.add(session)
+            if self._draining:  # since it was let in
+                session.drain()
             try:
                 await session.run()
             finally:

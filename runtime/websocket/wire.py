@@ -88,22 +88,21 @@ class Wire(trio.abc.Stream):
 
     # Sending
 
-    def send_now(self, *pieces: bytes) -> bool:
+    def send_now(self, frame: bytes) -> bool:
         """Send a frame if nobody has to wait for that; False: nothing of it was sent.
 
         If the socket takes only a part, the rest follows by itself before anything else.
         """
-        if self._socket is None or self._nursery is None or not self._turn.value:
+        if self._nursery is None or self._socket is None or not self._turn.value:
             return False
         try:
-            sent = os.writev(self._socket.fileno(), pieces)
+            sent = os.write(self._socket.fileno(), frame)
         except OSError:  # it is full, or broken: whoever waits for it finds out
             return False
         self.sent += sent
-        size = sum(map(len, pieces))
-        if sent < size:
+        if sent < len(frame):
             self._turn.acquire_nowait()
-            self._nursery.start_soon(self._send_rest, b"".join(pieces)[sent:])
+            self._nursery.start_soon(self._send_rest, frame[sent:])
         return True
 
     def say_last(self, frame: bytes) -> None:
@@ -115,9 +114,9 @@ class Wire(trio.abc.Stream):
 
     async def send_message(self, opcode: int, message: bytes) -> None:
         """Send a whole message: at once if that is possible, else when its turn comes."""
-        head = header(opcode, len(message))
-        if not self.send_now(head, message):
-            await self.send_all(head + message)
+        frame = header(opcode, len(message)) + message
+        if not self.send_now(frame):
+            await self.send_all(frame)
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """Send something when its turn comes. If the peer does not take it, cut it off."""

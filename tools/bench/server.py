@@ -1,4 +1,6 @@
-"""A server in a process of its own, so that its CPU time is its own: ``python -m tools.bench.server DIR``.
+"""A server in a process of its own, so that its CPU time is its own.
+
+``python -m tools.bench.server DIR`` is one.
 
 It says on which port it listens, and ends with its standard input.
 """
@@ -82,7 +84,7 @@ async def _serve(directory: Path) -> None:
             port = Port(_app, upgrade=sockets.accept, env=log.env)
             listeners = await open_listeners("127.0.0.1", 0)
             await nursery.start(port.serve, listeners)
-            number = listeners[0].socket.getsockname()[1]
+            number = listeners[0].socket.getsockname()[1]  # type: ignore[attr-defined]
             print(json.dumps({"port": number}), flush=True)
             await trio.lowlevel.wait_readable(sys.stdin)
             nursery.cancel_scope.cancel()

@@ -39,7 +39,7 @@ class SocketClient:
         """Hang up."""
         self.socket.close()
 
-    def send(self, *messages: Any) -> None:  # noqa: ANN401 - whatever CBOR can hold
+    def send(self, *messages: Any) -> None:
         """Send messages, all at once."""
         self.socket.sendall(b"".join([_frame(cbor2.dumps(message)) for message in messages]))
 
