@@ -19,6 +19,7 @@ CURSOR_LENGTH: Final = 28
 NANOSECONDS_FROM: Final = 10**16
 _MICROSECOND: Final = 1000
 _DIGITS: Final = 19  # of nanoseconds in 64 bits
+_FARTHEST: Final = (1 << 63) - 1 - _MICROSECOND
 _LONGEST: Final = 64  # characters of an instant
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -64,7 +65,7 @@ def _nanoseconds(text: str, zone: tzinfo | None) -> tuple[int, int] | None:
     with suppress(InvalidOperation):
         number = Decimal(text)
         if number.is_finite():
-            return _of_number(number, text)
+            return _of_number(number)
     try:
         then = datetime.fromisoformat(text)
         if then.tzinfo is None:
@@ -73,19 +74,19 @@ def _nanoseconds(text: str, zone: tzinfo | None) -> tuple[int, int] | None:
     except (ValueError, OverflowError):
         return None
     microseconds = (since.days * 86400 + since.seconds) * 10**6 + since.microseconds
-    return _checked(microseconds * _MICROSECOND, text), _MICROSECOND
+    return _near(microseconds * _MICROSECOND), _MICROSECOND
 
 
-def _of_number(number: Decimal, text: str) -> tuple[int, int]:
-    if abs(number) < NANOSECONDS_FROM:
-        microseconds = int((number * 10**6).to_integral_value("ROUND_FLOOR"))
-        return _checked(microseconds * _MICROSECOND, text), _MICROSECOND
-    if number != number.to_integral_value() or number.adjusted() > _DIGITS:
-        raise NotAMoment(text)
-    return _checked(int(number), text), 1
+def _of_number(number: Decimal) -> tuple[int, int]:
+    if number.adjusted() > _DIGITS:
+        return _FARTHEST if number > 0 else -_FARTHEST, 1
+    is_whole = number == number.to_integral_value()
+    if is_whole and abs(number) >= NANOSECONDS_FROM:
+        return _near(int(number)), 1
+    microseconds = int((number * 10**6).to_integral_value("ROUND_FLOOR"))
+    return _near(microseconds * _MICROSECOND), _MICROSECOND
 
 
-def _checked(nanoseconds: int, text: str) -> int:
-    if abs(nanoseconds) >= (1 << 63) - _MICROSECOND:
-        raise NotAMoment(text)
-    return nanoseconds
+def _near(nanoseconds: int) -> int:
+    """Give an instant that 64 bits hold: what is farther away is before or after everything."""
+    return max(-_FARTHEST, min(nanoseconds, _FARTHEST))

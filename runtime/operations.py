@@ -58,7 +58,14 @@ class Operation:
         try:
             return msgspec.convert(args, self.request, builtin_types=(bytes,))
         except msgspec.ValidationError as error:
+            whole = {name: _whole(value) for name, value in args.items()}
+            if any(type(whole[name]) is not type(args[name]) for name in whole):
+                return self.parse(whole)  # to JSON, 1.0 is an integer
             raise OperationError("VALIDATION_ERROR", f"{self.name}: {error}") from error
+
+
+def _whole(value: Any) -> Any:  # noqa: ANN401 - any argument
+    return int(value) if type(value) is float and value.is_integer() else value
 
 
 def operation(

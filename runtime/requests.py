@@ -11,10 +11,12 @@ from runtime.plugin import LONGEST
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Text = Annotated[str, msgspec.Meta(max_length=4096)]
 Key = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
+Size = Annotated[int, msgspec.Meta(ge=1, le=(1 << 63) - 1)]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=500)]
 Place = Annotated[  # where a surface takes text, it takes what runtime.moments says
     str | int, msgspec.Meta(description="a cursor, or an instant in UTC nanoseconds")
 ]
+After = Annotated[str, msgspec.Meta(extra_json_schema={"format": "cursor"})]
 Instant = Annotated[int, msgspec.Meta(description="UTC nanoseconds")]
 Sha256 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 RunStatus = Literal[
@@ -61,7 +63,7 @@ class ListRuns(Request):
     status: list[RunStatus] | None = None
     created_from: Instant | None = None  # inclusive
     created_until: Instant | None = None  # exclusive
-    after: str | None = None  # next_after of the page before
+    after: After | None = None  # next_after of the page before
     at: Place | None = None
     limit: Limit = 50
 
@@ -106,8 +108,8 @@ class BulkRequest(Request):
     created_from: Instant | None = None  # inclusive
     created_until: Instant | None = None  # exclusive
     count: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    at: str | None = None  # the cursor of the answer with the count
-    after: str | None = None
+    at: After | None = None  # the cursor of the answer with the count
+    after: After | None = None
     limit: Limit = 100  # runs in a page
 
 
@@ -138,7 +140,7 @@ class ExportRun(Request):
     """Read a run's export items in order."""
 
     run_id: Name
-    after: str | None = None  # an item's id, or a cursor
+    after: After | None = None  # an item's id, or a cursor
     limit: Limit = 100
     at: Place | None = None
 
@@ -147,7 +149,7 @@ class CreateUpload(Request):
     """Begin to bring bytes to a run."""
 
     run_id: Name
-    size_limit: Annotated[int, msgspec.Meta(ge=1)] | None = None  # bytes; more are refused
+    size_limit: Size | None = None  # bytes; more are refused
 
 
 class ReadBlob(Request):
@@ -167,7 +169,7 @@ class ReadLogs(Request):
     """Read the lines that a run has logged."""
 
     run_id: Name
-    after: str | None = None  # next_after of the page before
+    after: After | None = None  # next_after of the page before
     limit: Limit = 500  # lines; those logged together stay together
     at: Place | None = None
 
@@ -201,7 +203,7 @@ class FollowLog(Request):
     """
 
     channel: Literal["runs", "export", "run", "log"]
-    after: str | None = None
+    after: After | None = None
     run_id: Name | None = None
     task_id: Name | None = None
     plugin_id: Name | None = None

@@ -7,6 +7,7 @@ passed on as it is, so that the operation itself says what is wrong with it.
 from __future__ import annotations
 
 import re
+from contextlib import aclosing
 from types import UnionType
 from typing import (
     TYPE_CHECKING,
@@ -39,10 +40,14 @@ if TYPE_CHECKING:
 
 MOST_FIELDS: Final = 100  # in a query
 _INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
-_INSTANT: Final = (
+CURSOR: Final = {"type": "string", "format": "cursor"}
+_TIME: Final = [{"type": "string", "format": "date-time"}, {"type": "number"}]
+_WRITTEN: Final = (
     "an ISO 8601 time (UTC unless it says otherwise), or epoch seconds; a whole number from 10^16"
     " on is epoch nanoseconds"
 )
+_INSTANT: Final = {"anyOf": _TIME, "description": _WRITTEN}
+_PLACE: Final = {"anyOf": [CURSOR, *_TIME], "description": f"a cursor, {_WRITTEN}"}
 _BOOLEANS: Final = {"true": True, "false": False}
 _ZONE_LOST: Final = re.compile(r"(T[0-9:.,]+) (?=[0-9])")  # a plus sign in a query is a space
 
@@ -53,7 +58,7 @@ class Reading(NamedTuple):
     read: Read = str
     is_list: bool = False
     is_place: bool = False
-    about: str | None = None  # what a text may be, if its type does not say it
+    schema: Mapping[str, Any] | None = None  # of the text, if it is not that of the field
 
 
 def queried(request: type[Asked], names: Collection[str]) -> dict[str, Reading]:
@@ -65,11 +70,9 @@ def queried(request: type[Asked], names: Collection[str]) -> dict[str, Reading]:
 def _reading(hint: Any) -> Reading:  # noqa: ANN401 - a type
     (wanted,) = [part for part in _options(hint) if part is not type(None)]
     if wanted == Place:
-        return Reading(
-            lambda text: place_at(_with_zone(text)), is_place=True, about=f"a cursor, {_INSTANT}"
-        )
+        return Reading(lambda text: place_at(_with_zone(text)), is_place=True, schema=_PLACE)
     if wanted == Instant:
-        return Reading(lambda text: instant_at(_with_zone(text)), about=_INSTANT)
+        return Reading(lambda text: instant_at(_with_zone(text)), schema=_INSTANT)
     if get_origin(wanted) is list:
         return Reading(is_list=True)
     base = get_args(wanted)[0] if get_origin(wanted) is Annotated else wanted
@@ -166,11 +169,12 @@ async def _body(request: Request, limit: int) -> bytes:
         raise _too_large(limit)
     pieces: list[bytes] = []
     size = 0
-    async for piece in request.stream():
-        size += len(piece)
-        if size > limit:
-            raise _too_large(limit)
-        pieces.append(piece)
+    async with aclosing(request.stream()) as arriving:
+        async for piece in arriving:
+            size += len(piece)
+            if size > limit:
+                raise _too_large(limit)
+            pieces.append(piece)
     return b"".join(pieces)
 
 

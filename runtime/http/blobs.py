@@ -47,7 +47,8 @@ def _receiving(surface: Surface) -> Handler:
         node.operations.permit(principal, "blobs.create_upload")
         query_args(request.scope["query_string"], {})
         upload_id = path_args(request.path_params)["upload_id"]
-        return json_reply(await node.blobs.receive(principal, upload_id, request.stream()))
+        async with aclosing(request.stream()) as arriving:
+            return json_reply(await node.blobs.receive(principal, upload_id, arriving))
 
     return receive
 

@@ -18,7 +18,7 @@ from runtime.errors import OperationError, translated
 from runtime.http.reply import Header, empty_reply, error_reply
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Awaitable, Collection
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -77,14 +77,14 @@ class _Out:
         self.has_begun = False
         self.more: list[Header] = []
 
-    async def __call__(self, message: Message) -> None:
+    def __call__(self, message: Message) -> Awaitable[None]:
         if message["type"] == "http.response.start":
             self.has_begun = True
             if self.more:
                 message = {**message, "headers": [*message.get("headers", ()), *self.more]}
         elif self._head_only and message["type"] == "http.response.body":
             message = {**message, "body": b""}
-        await self._send(message)
+        return self._send(message)
 
 
 def _cors(origin: str) -> list[Header]:

@@ -19,7 +19,7 @@ from runtime.http.event_stream import EventStream
 from runtime.http.reply import empty_reply
 from runtime.http.row import Row, principal_of
 from runtime.node import OPERATIONS
-from runtime.requests import Name, Request, RunStatus
+from runtime.requests import After, Name, Request, RunStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,7 @@ _log = logging.getLogger("perdure.http")
 class FollowEvents(Request):
     """Follow a channel from a cursor on; all that is stated must match."""
 
-    after: str | None = None
+    after: After | None = None
     run_id: Name | None = None
     task_id: Name | None = None
     plugin_id: Name | None = None
@@ -60,7 +60,7 @@ class FollowRun(Request):
     """Follow one run from a cursor on."""
 
     run_id: Name
-    after: str | None = None
+    after: After | None = None
 
 
 class EventReply:

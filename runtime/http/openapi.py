@@ -96,8 +96,8 @@ def _parameters(row: Row, components: Json) -> Iterable[Json]:
         if source == "body":
             continue
         schema = _without_null(component["properties"][name])
-        if name in fields and fields[name].about is not None:
-            schema = {"type": "string", "description": fields[name].about}
+        if name in fields and fields[name].schema is not None:
+            schema = dict(fields[name].schema or {})
         described: Json = {"name": name, "in": source, "schema": schema}
         if source == "path":
             described["required"] = True
