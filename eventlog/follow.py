@@ -96,6 +96,10 @@ class Follow:
         """The cursor up to which everything that matches has been returned."""
         return self._source.cursor(self._mark)
 
+    def cursor_at(self, mark: Mark) -> str:
+        """The cursor for any place in the followed log."""
+        return self._source.cursor(mark)
+
     def __aiter__(self) -> Follow:
         """Iterate over batches, for ever."""
         return self
@@ -104,15 +108,26 @@ class Follow:
         """Give the next batch."""
         return await self.next_batch()
 
-    async def next_batch(self) -> Batch:
-        """Wait for matching records, for the live edge, or for a heartbeat."""
+    def move_to(self, mark: Mark) -> None:
+        """Go on from a place further on: everything up to there was returned by somebody else."""
+        self._mark = mark
+        self._told_live = True
+        self._told_position = mark.position
+        self._told_at = self._source.env.monotonic()
+
+    async def next_batch(self, limit: int | None = None) -> Batch:
+        """Wait for matching records, for the live edge, or for a heartbeat.
+
+        ``limit`` is for this once, and never more than the follower's own.
+        """
         await trio.lowlevel.checkpoint()
+        limit = self._limits.records if limit is None else min(limit, self._limits.records)
         while True:
             signal = self._source.tail.signal  # taken before looking, so no wake-up is lost
             self._source.raise_if_closed()
-            recent = self._source.tail.after(self._mark.position, self._limits.records)
+            recent = self._source.tail.after(self._mark.position, limit)
             if recent is None:
-                matching, live = await self._read_page(), False
+                matching, live = await self._read_page(limit), False
             else:
                 matching, live = self._take_recent(recent)
             if matching or (live and not self._told_live) or self._heartbeat_is_due():
@@ -122,10 +137,10 @@ class Follow:
             else:
                 await trio.lowlevel.checkpoint()  # passing many by takes time; let others in
 
-    async def _read_page(self) -> list[Record]:
+    async def _read_page(self, limit: int) -> list[Record]:
         if self._source.env.faults is not None:
             await self._source.env.faults.reach(FaultPoint.FOLLOW_READ)
-        bounds = Bounds(None, self._limits.records, self._limits.bytes)
+        bounds = Bounds(None, limit, self._limits.bytes)
         page = await self._source.read_where(self._where, self._mark.position, bounds)
         matching = self._select(page.records)
         self._mark = page.records[-1].mark if page.more else max(page.head, self._mark)

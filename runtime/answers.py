@@ -100,10 +100,21 @@ class PluginView(TypedDict):
     entries: list[EntryView]
 
 
+class ProblemView(TypedDict):
+    """Why something was not loaded, where, and what to do about it."""
+
+    source: str
+    message: str
+    remedy: str
+    file: str | None
+    line: int | None
+
+
 class PluginPage(TypedDict):
-    """The plugins that are loaded, by id."""
+    """The plugins that are loaded, by id, and what could not be loaded."""
 
     plugins: list[PluginView]
+    problems: list[ProblemView]
     cursor: str
 
 
@@ -124,30 +135,38 @@ class LogRecord(TypedDict):
     """A record of the log as it was stored, for operators."""
 
     position: int
-    cursor: str
-    stream: str
     version: int
-    scope: str
-    name: str
     schema: int
-    event_id: str
     event_time: int
     commit_time: int
+    stream: str
+    scope: str
+    name: str
+    event_id: str
     sealed: bool
     metadata: dict[str, Any]
     body: Any
+
+
+class RunEvent(TypedDict):
+    """Something that happened to one run: a change of it, or what it put out."""
+
+    run: NotRequired[RunDelta]
+    export: NotRequired[ExportItem]
 
 
 class Frame(TypedDict):
     """Some events of a channel, in order, each of the type that CHANNELS names.
 
     ``cursor`` leads on from here; it is null while the runs that exist are still being listed.
-    ``live`` says that nothing newer was known. A frame without events is a heartbeat.
+    ``live`` says that nothing newer was known, ``end`` that nothing will follow: the one run that
+    was followed has ended. A frame without events is a heartbeat.
     """
 
     events: list[Any]
     cursor: str | None
     live: bool
+    end: bool
 
 
-CHANNELS: Final = {"runs": RunDelta, "export": ExportItem, "log": LogRecord}
+CHANNELS: Final = {"runs": RunDelta, "export": ExportItem, "run": RunEvent, "log": LogRecord}

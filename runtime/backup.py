@@ -1,14 +1,16 @@
-"""Backup and restore of a data directory: the log first, then the blobs that it names.
+"""Backup and restore of a data directory: the log, and the blobs and sealed secrets it names.
 
     <target>/log.backup      the log, as ``eventlog.backup`` makes it
     <target>/scopes/...      blobs, as a data directory has them
+    <target>/sealed/...      sealed secrets, with their key (``runtime.seal_backup``)
 
 The log is copied first, and what it names is never collected: so the blobs that a backup needs are
 there when it comes to them. A backup appears under its name complete and synced, or not at all.
-What is restored appears the other way round: first the blobs, and the log when they are there.
+What is restored appears the other way round: first blobs and seals, and the log when they are
+there.
 
-Hashes are checked on the way. A blob that is missing or damaged is reported, and the rest is
-copied: a backup with a hole is better than none, if one knows of the hole.
+Hashes are checked on the way. What is missing or damaged is reported, and the rest is copied: a
+backup with a hole is better than none, if one knows of the hole.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from eventlog.verify import MAX_PROBLEMS
 from runtime.blobs import CHUNK
 from runtime.file_depot import DRAFTS, SCOPES, FileDepot
 from runtime.references import References, catch_up
+from runtime.seal_backup import SealReport, SealsToBackUp, SealsToRestore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,8 +43,10 @@ if TYPE_CHECKING:
     from eventlog.env import Env
     from runtime.blob import Blob
     from runtime.depot import Depot
+    from runtime.seals import SealFolder
 
 LOG_BACKUP: Final = "log.backup"
+UNFINISHED: Final = ".part"  # how the name of a backup ends until it is complete
 _THREADS: Final = 1
 _MISSING: Final = "is missing"
 _DAMAGED: Final = "is damaged"
@@ -68,34 +73,76 @@ class BlobReport:
             self.problems.append(f"{blob.url} {problem}")
 
 
-async def back_up(log: EventLog, depot: Depot, target: Path) -> BlobReport:
-    """Copy the log as it is now, and the blobs that it names, into a new directory."""
+@dataclass(frozen=True, slots=True)
+class BackupReport:
+    """What was copied beside the log, and what is wrong with it."""
+
+    blobs: BlobReport
+    seals: SealReport
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing was found."""
+        return self.blobs.sound and self.seals.sound
+
+
+async def back_up(
+    log: EventLog,
+    depot: Depot,
+    target: Path,
+    *,
+    seals: SealFolder | None = None,
+    with_key: bool = True,
+) -> BackupReport:
+    """Copy the log as it is now, and what it names, into a new directory.
+
+    The key that opens the seals goes along unless it is to be left out.
+    """
     files = trio.CapacityLimiter(_THREADS)
     draft = await log.env.run_sync(_draft_for, target, limiter=files)
-    await back_up_log(log, draft / LOG_BACKUP)
-    store = SqliteStore.open_reader(draft / LOG_BACKUP, kind=BACKUP)
     try:
-        report = await _copy(log.env, store, depot, FileDepot(draft))
-    finally:
-        store.close()
-    await log.env.run_sync(_publish, draft, target, limiter=files)
+        report = await _fill(draft, log, depot, seals, with_key=with_key)
+        await log.env.run_sync(_publish, draft, target, limiter=files)
+    except BaseException:
+        with trio.CancelScope(shield=True):  # secrets may be in it
+            await log.env.run_sync(_remove, draft, limiter=files)
+        raise
     return report
 
 
-async def restore(source: Path, log_path: Path, depot: Depot, *, env: Env) -> BlobReport:
-    """Bring back the blobs of a backup, and then its log, with a new generation."""
+async def _fill(
+    draft: Path, log: EventLog, depot: Depot, seals: SealFolder | None, *, with_key: bool
+) -> BackupReport:
+    """Copy everything into a directory that nobody knows of yet."""
+    files = trio.CapacityLimiter(_THREADS)
+    sealed = None if seals is None else SealsToBackUp(seals, draft)
+    if sealed is not None:
+        await log.env.run_sync(sealed.collect, limiter=files)
+    await back_up_log(log, draft / LOG_BACKUP)
+    with closing(SqliteStore.open_reader(draft / LOG_BACKUP, kind=BACKUP)) as store:
+        kept = SealReport()
+        if sealed is not None:
+            complete = partial(sealed.complete, store, log.store, with_key=with_key)
+            kept = await log.env.run_sync(complete, limiter=files)
+        return BackupReport(await _copy(log.env, store, depot, FileDepot(draft)), kept)
+
+
+async def restore(source: Path, log_path: Path, depot: Depot, *, env: Env) -> BackupReport:
+    """Bring back the blobs and seals of a backup, and then its log, with a new generation."""
+    files = trio.CapacityLimiter(_THREADS)
     _refuse_to_overwrite(log_path)
-    store = SqliteStore.open_reader(source / LOG_BACKUP, kind=BACKUP)
-    try:
-        report = await _copy(env, store, FileDepot(source), depot)
-    finally:
-        store.close()
+    if source.name.endswith(UNFINISHED):
+        raise LogUnsupported(f"{source} is a backup that was never completed; restore another")
+    sealed = await env.run_sync(SealsToRestore, source, log_path.parent, limiter=files)
+    with closing(SqliteStore.open_reader(source / LOG_BACKUP, kind=BACKUP)) as store:
+        blobs = await _copy(env, store, FileDepot(source), depot)
+        seals = await env.run_sync(sealed.restore, store, limiter=files)
 
     def bring_back() -> None:
         restore_log(source / LOG_BACKUP, log_path, env=env).close()
 
-    await env.run_sync(bring_back, limiter=trio.CapacityLimiter(_THREADS))
-    return report
+    await env.run_sync(bring_back, limiter=files)
+    return BackupReport(blobs, seals)
 
 
 async def verify_blobs(
@@ -164,11 +211,15 @@ def _read(source: Depot, blob: Blob, take: Callable[[bytes], None] = lambda _: N
 def _draft_for(target: Path) -> Path:
     """Make an empty directory, where an earlier try may have left another."""
     _refuse_to_overwrite(target)
-    draft = target.with_name(target.name + ".part")
-    if draft.exists():
-        shutil.rmtree(draft)
+    draft = target.with_name(target.name + UNFINISHED)
+    _remove(draft)
     draft.mkdir(mode=0o700)
     return draft
+
+
+def _remove(draft: Path) -> None:
+    if draft.exists():
+        shutil.rmtree(draft)
 
 
 def _refuse_to_overwrite(target: Path) -> None:

@@ -41,10 +41,12 @@ class Children:
         """Start and cancel them through the host."""
         self._host = host
 
-    async def accepted(self, plugin_id: str, entry_id: str, args: Mapping[str, Any]) -> Accepted:
+    async def accepted(
+        self, parent: RunCreated, plugin_id: str, entry_id: str, args: Mapping[str, Any]
+    ) -> Accepted:
         """Take the arguments of a child that is to be started, or say why it cannot be."""
         entry = self._host.entries.find(plugin_id, entry_id)
-        accepted = await self._host.secrets.accept(entry.secrets, args)
+        accepted = await self._host.secrets.accept(entry.secrets, args, parent.tenant)
         check_args(entry, accepted.real, accepted.redactor)
         return accepted
 

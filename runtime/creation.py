@@ -66,7 +66,7 @@ class Creation:
     async def create(self, principal: Principal, request: CreateRun) -> Folded[Run]:
         """Accept a run, or find the one that the idempotency key stands for."""
         entry = self._host.entries.find(request.plugin_id, request.entry_id)
-        accepted = await self._host.secrets.accept(entry.secrets, request.args)
+        accepted = await self._host.secrets.accept(entry.secrets, request.args, principal.tenant)
         check_args(entry, accepted.real, accepted.redactor)
         _check_names(request, accepted)
         created = self._new_run(principal, request, entry, accepted.args)
@@ -239,7 +239,7 @@ class Creation:
                 "RUN_NOT_TERMINAL", f"the run is {parent.status}; cancel it first, or wait"
             )
 
-        accepted = await self._accept_again(parent, secrets)
+        accepted = await self._accept_again(principal, parent, secrets)
         run_id = str(self._env.new_id())
 
         async def decide(newest: Record | None) -> RunCreated | Folded[Run]:
@@ -257,7 +257,9 @@ class Creation:
             run_id, accepted, lambda: self._create_with(stream, decide, event_for)
         )
 
-    async def _accept_again(self, parent: Run, secrets: dict[str, Any]) -> Accepted:
+    async def _accept_again(
+        self, principal: Principal, parent: Run, secrets: dict[str, Any]
+    ) -> Accepted:
         """Take the arguments of a run that has ended, with secrets that are passed again."""
         before, entry = parent.created, self._host.entries.of(parent)
         names = frozenset[str]() if entry is None else entry.secrets
@@ -271,7 +273,7 @@ class Creation:
         gone = [name for name in names & args.keys() if is_sealed(args[name])]
         if gone:
             raise secret_required(gone, "was forgotten when the run ended: pass it in secrets")
-        accepted = await self._host.secrets.accept(names, args)
+        accepted = await self._host.secrets.accept(names, args, principal.tenant)
         if secrets and entry is not None:
             check_args(entry, accepted.real, accepted.redactor)
         return accepted

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DataDir:
-    """Where the files of one log are. Only the log and the blobs are the truth.
+    """Where the files of one log are. Only the log, the blobs and what is sealed are the truth.
 
     The others may be thrown away.
     """

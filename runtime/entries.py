@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eventlog import cbor
 from eventlog.errors import CodecError
 from runtime.errors import OperationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from actors.run.core import Run
+    from runtime.loading import Problem
     from runtime.plugin import Entry, Plugin
     from runtime.redaction import Redactor
 
 
+class Pinned(NamedTuple):
+    """What executes a run, whatever is loaded after it was found."""
+
+    version: str
+    entry: Entry | None
+
+
 class Entries:
-    """What plugins can do."""
+    """What plugins can do, and why some could not be loaded."""
 
     def __init__(self, plugins: Mapping[str, Plugin]) -> None:
         """Look into these plugins."""
         self.plugins = plugins
+        self.problems: Sequence[Problem] = ()
 
     def find(self, plugin_id: str, entry_id: str) -> Entry:
         """Give an entry; say what there is if it does not exist."""
@@ -47,10 +56,10 @@ class Entries:
         entry = plugin.entries.get(entry_id) if plugin is not None else None
         return frozenset() if entry is None else entry.secrets
 
-    def version_for(self, run: Run) -> str:
-        """Give the version of the plugin that would execute a run."""
+    def pinned(self, run: Run) -> Pinned:
+        """Give the version and the entry that a run is to be executed with, both of one plugin."""
         plugin = self.plugins.get(run.created.plugin_id)
-        return plugin.version if plugin is not None else ""
+        return Pinned(plugin.version if plugin is not None else "", self.of(run))
 
     def resumes(self, run: Run) -> bool:
         """Tell whether a run's entry can be called again."""

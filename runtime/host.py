@@ -33,10 +33,11 @@ from runtime.entries import Entries
 from runtime.execution import Execution
 from runtime.limits import HostLimits
 from runtime.process.pool import Pool
-from runtime.recovery import read_history
+from runtime.recovery import ends_instead, read_history
 from runtime.registry import Registry
 from runtime.run_logging import LoggedRun, about_run, logging_of_runs, work_for
-from runtime.secrets import Secrets, has_sealed
+from runtime.secret import has_sealed
+from runtime.secrets import Secrets
 from runtime.streams import stream_of
 from runtime.threads import THREADS, call_in_thread
 
@@ -109,7 +110,8 @@ class Host:
 
     @plugins.setter
     def plugins(self, plugins: Mapping[str, Plugin]) -> None:
-        self.entries.plugins = plugins
+        self.entries.plugins = plugins  # for runs that start from now on
+        self._start_ready()  # one that was loaded anew may have another limit
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Execute what is dispatched, until cancelled."""
@@ -264,17 +266,16 @@ class Host:
         known = self.runs.peek(stream_of(run_id)) or await self.runs.look(stream_of(run_id))
         run = known.state
         work_for(LoggedRun(run_id, run.created.trace_id))
+        if run.epoch and await ends_instead(self, run):
+            return None  # what was taken up, and its plugin was loaded anew before its turn came
+        version, entry = self.entries.pinned(run)
         activate = Activate(
-            host=self.name,
-            epoch=run.epoch + 1,
-            plugin_version=self.entries.version_for(run),
-            at=self.env.now(),
+            host=self.name, epoch=run.epoch + 1, plugin_version=version, at=self.env.now()
         )
         try:
             folded = await self.ask(run_id, activate)
         except (NotNow, Fenced):
             return None  # canceled before its turn came, or taken up by somebody else
-        entry = self.entries.of(run)
         if entry is None:
             await self._not_ready(run_id, folded.state)
             return None
@@ -316,7 +317,7 @@ class Host:
             for end in self._ends.get(run.created.run_id, ()):
                 end.folded = folded
                 end.came.set()
-            if has_sealed(run.created):
+            if has_sealed(run.created.args):
                 self.start(partial(self.secrets.drop, run.created.run_id))
         if self._nursery is None:
             return

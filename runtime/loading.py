@@ -1,6 +1,8 @@
 """Loading plugins: from modules, from entry points of installed packages, from folders.
 
-A plugin that cannot be loaded is a problem with a place and a remedy; all others are loaded.
+A plugin that cannot be loaded is a problem with a place and a remedy; all others are loaded. What
+is loaded anew is imported anew too, beside what was there before: runs that are under way go on
+with the modules they have.
 """
 
 from __future__ import annotations
@@ -8,11 +10,14 @@ from __future__ import annotations
 import importlib
 import re
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from runtime.code_files import modules_of
+from runtime.importing import imported_anew
 from runtime.manifest import MANIFEST, read_manifest
 from runtime.plugin import DeclarationError, Plugin, declared
 
@@ -24,6 +29,17 @@ if TYPE_CHECKING:
 
 GROUP: Final = "perdure.plugins"  # the entry-point group of packages that bring plugins
 DEMO: Final = "perdure.demo"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where plugins come from: a module, or one class of it, or a folder."""
+
+    name: str  # as people know it
+    module: str = ""
+    only: str | None = None
+    folder: Path | None = None
+    is_empty: bool = False  # the folder was to have a plugin.toml, and has none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,88 +58,107 @@ class Problem:
         return f"{self.source} was not loaded{place}: {self.message}. {self.remedy}"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a source has brought: plugins by id, and what went wrong."""
+
+    plugins: Mapping[str, Plugin] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Loaded:
-    """Plugins by id, and what went wrong."""
+    """What all sources have brought."""
 
-    plugins: dict[str, Plugin] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
-    _sources: dict[str, str] = field(default_factory=dict)
+    outcomes: Mapping[Source, Outcome] = field(default_factory=dict)
 
-    def add(self, plugin: Plugin, source: str) -> None:
-        """Take a plugin in, unless its id is taken."""
-        if plugin.id in self.plugins:
-            self.problems.append(
-                Problem(
-                    source=source,
-                    message=f"the plugin id {plugin.id!r} is taken by {self._sources[plugin.id]}",
-                    remedy="Rename one of them, or load only one.",
-                )
-            )
-            return
-        self.plugins[plugin.id] = plugin
-        self._sources[plugin.id] = source
+    @property
+    def plugins(self) -> dict[str, Plugin]:
+        """The plugins by id."""
+        brought = [outcome.plugins for outcome in self.outcomes.values()]
+        return {plugin_id: plugin for each in brought for plugin_id, plugin in each.items()}
+
+    @property
+    def problems(self) -> list[Problem]:
+        """What went wrong."""
+        return [problem for outcome in self.outcomes.values() for problem in outcome.problems]
 
 
 def load_plugins(settings: Settings) -> Loaded:
     """Load all that the settings and the installed packages name."""
-    loaded = Loaded()
+    outcomes: dict[Source, Outcome] = {}
+    for source in (*named_sources(settings), *installed_sources()):
+        outcomes[source] = load_source(source, taken(outcomes, source))
+    return Loaded(outcomes)
+
+
+def named_sources(settings: Settings) -> list[Source]:
+    """Give the sources that the settings name, folders as they are now."""
     modules = ([DEMO] if settings.demo else []) + list(settings.modules)
-    for name in modules:
-        _load_module(loaded, name, f"module {name}")
+    named = [Source(name=f"module {name}", module=name) for name in modules]
     for folder in settings.plugins:
-        _load_folder(loaded, Path(folder))
-    for found in sorted(entry_points(group=GROUP), key=lambda found: found.name):
-        _load_module(loaded, found.module, f"entry point {found.name}", only=found.attr or None)
-    return loaded
+        named.extend(_folders(Path(folder)))
+    return named
 
 
-def _load_folder(loaded: Loaded, folder: Path) -> None:
-    """Load a folder with a plugin.toml, or each folder in it that has one."""
-    found = (
-        [folder]
-        if (folder / MANIFEST).is_file()
-        else sorted(path.parent for path in folder.glob(f"*/{MANIFEST}"))
-    )
+def installed_sources() -> list[Source]:
+    """Give the sources that installed packages name."""
+    return [
+        Source(name=f"entry point {found.name}", module=found.module, only=found.attr or None)
+        for found in sorted(entry_points(group=GROUP), key=lambda found: found.name)
+    ]
+
+
+def _folders(folder: Path) -> list[Source]:
+    """Find a folder with a plugin.toml, or each folder in it that has one."""
+    if (folder / MANIFEST).is_file():
+        return [Source(name=f"folder {folder}", folder=folder)]
+    found = sorted(path.parent for path in folder.glob(f"*/{MANIFEST}"))
     if not found:
-        problem = f"there is no {MANIFEST} in {folder}, nor in a folder of it"
-        remedy = "Write one, or correct the folder in the settings."
-        loaded.problems.append(Problem(source=f"folder {folder}", message=problem, remedy=remedy))
-    for each in found:
-        source = f"folder {each}"
-        try:
-            loaded.add(read_manifest(each.resolve()), source)
-        except Exception as error:  # noqa: BLE001 - the edge of a plugin: whatever it does
-            problem_found = _problem(error, source, "")
-            if problem_found.file is None:
-                problem_found = replace(problem_found, file=str(each / MANIFEST), line=_line(error))
-            loaded.problems.append(problem_found)
+        return [Source(name=f"folder {folder}", folder=folder, is_empty=True)]
+    return [Source(name=f"folder {each}", folder=each) for each in found]
 
 
-def _line(error: Exception) -> int:
-    """Find the line of a TOML file that an error tells of; 1 if it tells none."""
-    told = re.search(r"at line (\d+)", str(error))
-    return int(told[1]) if told else 1
+def taken(outcomes: Mapping[Source, Outcome], by_others_than: Source) -> dict[str, Source]:
+    """Give the ids that other sources have brought."""
+    return {
+        plugin_id: source
+        for source, outcome in outcomes.items()
+        if source != by_others_than
+        for plugin_id in outcome.plugins
+    }
 
 
-def _load_module(loaded: Loaded, name: str, source: str, *, only: str | None = None) -> None:
+def load_source(source: Source, taken: Mapping[str, Source], *, anew: bool = False) -> Outcome:
+    """Load what a source has, unless its id is taken; ``anew`` imports its modules again."""
+    if source.is_empty:
+        return Outcome(problems=(_nothing_there(source),))
     try:
-        module = importlib.import_module(name)
-        classes = list(_declarations(module, only))
-        for cls in classes:
-            loaded.add(declared(cls), source)
-    except Exception as error:  # noqa: BLE001 - the edge of a plugin: whatever it does when imported
-        loaded.problems.append(_problem(error, source, name))
-        return
-    if not classes:
-        missing = f"{only} in {name}" if only else name
-        loaded.problems.append(
-            Problem(
-                source=source,
-                message=f"{missing} declares no plugin",
-                remedy="Decorate a class with @plugin, or take the name out of the settings.",
-            )
-        )
+        if anew or source.folder is not None:
+            with imported_anew(modules_of(source)):
+                found = list(_found(source))
+        else:
+            found = list(_found(source))
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the edge of a plugin: whatever it does
+        return Outcome(problems=(_problem(error, source),))
+    if not found:
+        return Outcome(problems=(_nothing_there(source),))
+    plugins: dict[str, Plugin] = {}
+    problems = []
+    for plugin in found:
+        owner = source if plugin.id in plugins else taken.get(plugin.id)
+        if owner is None:
+            plugins[plugin.id] = plugin
+        else:
+            problems.append(_id_taken(plugin.id, source, owner))
+    return Outcome(plugins, tuple(problems))
+
+
+def _found(source: Source) -> Iterable[Plugin]:
+    if source.folder is not None:
+        return (read_manifest(source.folder.resolve()),)
+    module = importlib.import_module(source.module)
+    return [declared(cls) for cls in _declarations(module, source.only)]
 
 
 def _declarations(module: ModuleType, only: str | None) -> Iterable[type]:
@@ -133,26 +168,62 @@ def _declarations(module: ModuleType, only: str | None) -> Iterable[type]:
             yield value
 
 
-def _problem(error: Exception, source: str, name: str) -> Problem:
-    """Give the place in the plugin's own code that is to blame, and say what to do."""
-    if isinstance(error, ModuleNotFoundError) and error.name and name.startswith(error.name):
+# What went wrong
+
+
+def _nothing_there(source: Source) -> Problem:
+    if source.folder is not None:
         return Problem(
-            source=source,
-            message=f"there is no module {error.name}",
+            source=source.name,
+            message=f"there is no {MANIFEST} in {source.folder}, nor in a folder of it",
+            remedy="Write one, or correct the folder in the settings.",
+        )
+    missing = f"{source.only} in {source.module}" if source.only else source.module
+    return Problem(
+        source=source.name,
+        message=f"{missing} declares no plugin",
+        remedy="Decorate a class with @plugin, or take the name out of the settings.",
+    )
+
+
+def _id_taken(plugin_id: str, source: Source, owner: Source) -> Problem:
+    return Problem(
+        source=source.name,
+        message=f"the plugin id {plugin_id!r} is taken by {owner.name}",
+        remedy="Rename one of them, or load only one.",
+    )
+
+
+def _problem(error: BaseException, source: Source) -> Problem:
+    """Give the place in the plugin's own code that is to blame, and say what to do."""
+    lacks = error.name if isinstance(error, ModuleNotFoundError) else None
+    if lacks and source.module.startswith(lacks):
+        return Problem(
+            source=source.name,
+            message=f"there is no module {lacks}",
             remedy="Install it, or correct the name in the settings.",
         )
     is_declaration = isinstance(error, DeclarationError)
     file, line = _place(error)
-    return Problem(
-        source=source,
+    problem = Problem(
+        source=source.name,
         message=str(error) if is_declaration else f"{type(error).__name__}: {error}",
         remedy="Correct the declaration." if is_declaration else "Correct it and load it again.",
         file=file,
         line=line,
     )
+    if file is None and source.folder is not None:
+        return replace(problem, file=str(source.folder / MANIFEST), line=_line(error))
+    return problem
 
 
-def _place(error: Exception) -> tuple[str | None, int | None]:
+def _line(error: BaseException) -> int:
+    """Find the line of a TOML file that an error tells of; 1 if it tells none."""
+    told = re.search(r"at line (\d+)", str(error))
+    return int(told[1]) if told else 1
+
+
+def _place(error: BaseException) -> tuple[str | None, int | None]:
     """Find the line that is to blame: the last one outside of this package."""
     if isinstance(error, SyntaxError):
         return error.filename, error.lineno

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
-from contextlib import asynccontextmanager, closing
+from contextlib import ExitStack, asynccontextmanager, closing
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
 from eventlog.env import RealEnv
@@ -17,13 +20,14 @@ from runtime.file_depot import FileDepot
 from runtime.limits import HostLimits
 from runtime.node import open_node
 from runtime.references import References
+from runtime.reloader import Reloader
 from runtime.secrets import open_secrets
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Mapping
+    from collections.abc import AsyncIterator, Collection
 
+    from runtime.loading import Loaded
     from runtime.node import Node
-    from runtime.plugin import Plugin
     from runtime.settings import Settings
 
 _NANOSECONDS: Final = 1_000_000_000
@@ -31,33 +35,45 @@ _NANOSECONDS: Final = 1_000_000_000
 
 @asynccontextmanager
 async def open_local_node(
-    settings: Settings, plugins: Mapping[str, Plugin], *, only: Collection[str] | None = None
+    settings: Settings, loaded: Loaded, *, only: Collection[str] | None = None
 ) -> AsyncIterator[Node]:
-    """Be the writer of the log for the length of a block; ``only`` is that of ``open_node``."""
+    """Be the writer of the log for the length of a block; ``only`` is that of ``open_node``.
+
+    If the settings say so, plugins are loaded anew meanwhile when their files change.
+    """
     data, env = DataDir.of(settings), RealEnv()
     data.make()
     depot = FileDepot(data.log.parent)
     with (
+        ExitStack() as stack,
         closing(SqliteStore.open(data.log, env=env)) as store,
         closing(SnapshotFile(data.snapshots)) as snapshots,
         closing(Directory(data.directory)) as directory,
         closing(References(data.references)) as references,
     ):
+        reloader = None
+        if settings.reload and loaded.outcomes:
+            copies = stack.enter_context(TemporaryDirectory(prefix="perdure-"))
+            reloader = Reloader(settings, loaded, Path(copies))
+            loaded = reloader.loaded
         async with (
             open_log(env, store, snapshots=snapshots) as log,
             open_node(
                 log,
-                plugins,
+                loaded.plugins,
                 directory,
                 limits=limits_of(settings),
                 claim_window=round(settings.idempotency_window * _NANOSECONDS),
                 only=only,
                 blobs=BlobStore(env, depot, limits=blob_limits_of(settings)),
                 references=references,
-                secrets=open_secrets(env, data.path, os.environ),
+                secrets=open_secrets(env, data.path, os.environ, granted=settings.granted_secrets),
                 trigger=settings.trigger,
             ) as node,
         ):
+            node.host.entries.problems = loaded.problems
+            if reloader is not None:
+                node.host.start(partial(reloader.run, node.host))
             yield node
 
 

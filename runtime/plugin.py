@@ -58,6 +58,7 @@ class Program:
     command: tuple[str, ...] = ()
     home: str | None = None  # "module:Class"
     folder: str | None = None  # where it is started, and what its modules are imported from
+    code: str | None = None  # a copy of its modules as they were loaded, if they may change
     network: bool = True
     memory: int | None = None  # MiB that it may take
 

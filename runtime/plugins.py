@@ -1,16 +1,17 @@
-"""The operation on plugins: what can be run, with the schemas of its arguments."""
+"""The operation on plugins: what can be run, and what could not be loaded."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runtime.answers import EntryView, PluginPage, PluginView
+from runtime.answers import EntryView, PluginPage, PluginView, ProblemView
 from runtime.operations import operation
 from runtime.principal import Permission, Principal
 from runtime.requests import ListPlugins
 
 if TYPE_CHECKING:
     from runtime.host import Host
+    from runtime.loading import Problem
     from runtime.plugin import Entry, Plugin
 
 
@@ -23,12 +24,24 @@ class Plugins:
 
     @operation("plugins.list", Permission.READ)
     async def list(self, principal: Principal, request: ListPlugins) -> PluginPage:  # noqa: ARG002
-        """List the plugins that are loaded and what their entries take."""
+        """List the plugins that are loaded, what their entries take, and what was not loaded."""
         plugins = self._host.plugins
         return {
             "plugins": [plugin_view(plugins[plugin_id]) for plugin_id in sorted(plugins)],
+            "problems": [problem_view(problem) for problem in self._host.entries.problems],
             "cursor": self._host.log.cursor(await self._host.log.head()),
         }
+
+
+def problem_view(problem: Problem) -> ProblemView:
+    """Give what could not be loaded as callers see it."""
+    return {
+        "source": problem.source,
+        "message": problem.message,
+        "remedy": problem.remedy,
+        "file": problem.file,
+        "line": problem.line,
+    }
 
 
 def plugin_view(plugin: Plugin) -> PluginView:

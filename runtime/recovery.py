@@ -24,6 +24,7 @@ from runtime.streams import stream_of
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from actors.run.core import Run
     from eventlog.log import EventLog
     from runtime.directory import Listed
     from runtime.host import Host
@@ -95,17 +96,22 @@ async def _take_up(host: Host, run_id: str) -> bool:
     run = (host.runs.peek(stream) or await host.runs.look(stream)).state
     if run.created.started_by is not None:
         run = await host.children.cancel_with_its_parent(run, run.created.started_by)
+    if run.status.is_terminal or await ends_instead(host, run):
+        return False
+    host.dispatch(run_id, run.created.plugin_id)
+    return True
+
+
+async def ends_instead(host: Host, run: Run) -> bool:
+    """End a run that cannot go on with the plugin that is loaded, or not at all; tell if it has."""
     command = Recover(
         resumes=host.entries.resumes(run),
         compatible=host.entries.is_compatible(run),
         at=host.env.now(),
     )
-    if RUN.decide(run, command):
-        run = (await host.ask(run_id, command)).state
-    if run.status.is_terminal:
+    if not RUN.decide(run, command):
         return False
-    host.dispatch(run_id, run.created.plugin_id)
-    return True
+    return (await host.ask(run.created.run_id, command)).state.status.is_terminal
 
 
 async def read_history(log: EventLog, run_id: str) -> History:

@@ -163,12 +163,13 @@ class TriggerEntry(Request):
 class FollowLog(Request):
     """Follow a channel from a cursor on.
 
-    ``runs`` are changes of runs, ``export`` what they put out, ``log`` the records themselves.
-    Without ``after``, ``runs`` begins with the runs that have not ended; the others begin with the
-    log. All that is stated must match; with ``status``, runs that enter one of these.
+    ``runs`` are changes of runs, ``export`` what they put out, ``run`` both of one run, ``log`` the
+    records themselves. Without ``after``, ``runs`` begins with the runs that have not ended; the
+    others begin with the log. All that is stated must match; with ``status``, runs that enter one
+    of these. With ``run_id`` it ends together with the run.
     """
 
-    channel: Literal["runs", "export", "log"]
+    channel: Literal["runs", "export", "run", "log"]
     after: After | None = None
     run_id: Name | None = None
     task_id: Name | None = None

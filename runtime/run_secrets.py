@@ -45,4 +45,4 @@ class RunSecrets:
         names = self._desk.entries.secrets(plugin_id, entry_id)
         plain = {name: value for name, value in args.items() if name not in names}
         self.redactor.refuse("the start of a child", plugin_id, entry_id, plain)
-        return await self._desk.children.accepted(plugin_id, entry_id, args)
+        return await self._desk.children.accepted(self._created, plugin_id, entry_id, args)

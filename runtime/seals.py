@@ -4,7 +4,9 @@
     <data directory>/sealed/<run id>  what the key has sealed
 
 A file is there whole or not at all: it is written under another name, synced, renamed, and its
-directory synced. Everything here blocks and is called in a thread.
+directory synced. A key or a directory that is found may have been made by a process that died
+before it could sync the name, so that is done once more before anything is sealed. Everything here
+blocks and is called in a thread.
 """
 
 from __future__ import annotations
@@ -13,6 +15,9 @@ import os
 import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
+
+from eventlog.sqlite.file import sync_directory
+from runtime.blob import is_scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,25 +85,30 @@ class MemorySeals:
 
 
 class SealFolder:
-    """Sealed secrets in files of a data directory, which only its one writer touches."""
+    """Sealed secrets in files of a data directory, which only its one writer changes."""
 
     def __init__(self, data_dir: Path) -> None:
         """Touch nothing, but refuse a key that others can read."""
         self._data_dir = data_dir
         self._folder = data_dir / SEALED_FOLDER
         self._key_path = data_dir / KEY_FILE
-        self._existing_key()
+        self._synced: set[Path] = set()
+        self.existing_key()
+
+    # The key
 
     def key(self, make: Callable[[int], bytes]) -> bytes:
         """Give the key; the first time, make it."""
-        key = self._existing_key()
+        key = self.existing_key()
         if key is None:
-            _write_whole(self._key_path, make(KEY_BYTES))
-            key = self._existing_key()
-        assert key is not None  # noqa: S101 - it was just written
+            self._refuse_another_key()
+            key = make(KEY_BYTES)
+            self.keep_key(key)
+        self._sync_name_of(self._key_path)
         return key
 
-    def _existing_key(self) -> bytes | None:
+    def existing_key(self) -> bytes | None:
+        """Give the key, if there is one; refuse one that cannot be it."""
         try:
             key = read_private(self._key_path)
         except FileNotFoundError:
@@ -112,12 +122,33 @@ class SealFolder:
             )
         return key
 
+    def keep_key(self, key: bytes) -> None:
+        """Put the key in its place, where there must not be one yet."""
+        write_whole(self._key_path, key)
+        self._synced.add(self._key_path)
+
+    def _refuse_another_key(self) -> None:
+        """Refuse to go on with a new key where seals of another one lie."""
+        sealed = len(self.present())
+        if sealed:
+            raise SecretsUnusable(
+                f"{self._key_path} is missing, and {sealed} sealed secrets need it: put it"
+                f" back (mode 600), or remove {self._folder}; runs that need them fail then"
+            )
+
+    def check(self) -> None:
+        """Refuse to begin where seals lie and the key is missing."""
+        if self.existing_key() is None:
+            self._refuse_another_key()
+
+    # The seals
+
     def put(self, run_id: str, data: bytes) -> None:
         """Keep what was sealed for a run. When this returns it is on disk."""
-        if not self._folder.is_dir():
-            self._folder.mkdir(mode=0o700, exist_ok=True)
-            _sync_folder(self._data_dir)
-        _write_whole(self._path(run_id), data)
+        path = self._path(run_id)
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        self._sync_name_of(self._folder)
+        write_whole(path, data)
 
     def get(self, run_id: str) -> bytes | None:
         """Give what was sealed for a run, if it is there."""
@@ -132,16 +163,30 @@ class SealFolder:
 
     def run_ids(self) -> list[str]:
         """Give the runs for which something was sealed; clear away what was never finished."""
-        if not self._folder.is_dir():
-            return []
-        names = sorted(path.name for path in self._folder.iterdir())
-        for name in names:
+        for name in self._names():
             if name.endswith(_UNFINISHED):
                 (self._folder / name).unlink(missing_ok=True)
-        return [name for name in names if not name.endswith(_UNFINISHED)]
+        return self.present()
+
+    def present(self) -> list[str]:
+        """Give the runs for which something was sealed, and change nothing."""
+        return [name for name in self._names() if is_scope(name)]
+
+    def _names(self) -> list[str]:
+        if not self._folder.is_dir():
+            return []
+        return sorted(path.name for path in self._folder.iterdir())
 
     def _path(self, run_id: str) -> Path:
+        if not is_scope(run_id):
+            raise ValueError(f"{run_id[:100]!r} cannot be the id of a run")
         return self._folder / run_id
+
+    def _sync_name_of(self, path: Path) -> None:
+        """Make a name in the data directory durable, whoever made it."""
+        if path not in self._synced:
+            sync_directory(self._data_dir)
+            self._synced.add(path)
 
 
 def read_private(path: Path, most: int = 1 << 20) -> bytes:
@@ -159,7 +204,7 @@ def read_private(path: Path, most: int = 1 << 20) -> bytes:
         return file.read(most)
 
 
-def _write_whole(path: Path, data: bytes) -> None:
+def write_whole(path: Path, data: bytes) -> None:
     """Write a file of its owner so that after a power cut it is there whole or not at all."""
     unfinished = path.with_name(path.name + _UNFINISHED)
     with suppress(FileNotFoundError):
@@ -174,12 +219,8 @@ def _write_whole(path: Path, data: bytes) -> None:
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        sync_directory(path.parent)
+    except BaseException:
+        path.unlink(missing_ok=True)  # a later sync would claim what this one could not do
+        raise

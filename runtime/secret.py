@@ -50,6 +50,11 @@ def is_sealed(value: Any) -> bool:  # noqa: ANN401 - whatever was passed
     return isinstance(value, dict) and value == SEALED
 
 
+def has_sealed(args: Mapping[str, Any]) -> bool:
+    """Tell whether something may be sealed for a run with these arguments."""
+    return any(map(is_sealed, args.values()))
+
+
 @lru_cache(maxsize=1024)
 def secret_arguments(arguments: type[msgspec.Struct]) -> frozenset[str]:
     """Give the names of the arguments that are secret."""

@@ -18,11 +18,11 @@ from runtime.redaction import Redactor, holds_a_secret
 from runtime.run_logging import about_run
 from runtime.seals import SealFolder
 from runtime.secret import SEALED, is_sealed, reference_in
-from runtime.secret_source import FOLDER, SecretNotFound, SecretSource
+from runtime.secret_source import ALL_TO_ALL, FOLDER, SecretNotFound, SecretSource
 from runtime.vault import Vault
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     from actors.run.events import RunCreated
@@ -76,8 +76,10 @@ class Secrets:
 
     # A run is asked for
 
-    async def accept(self, names: Collection[str], args: Mapping[str, Any]) -> Accepted:
-        """Take the secrets out of arguments; ``names`` are those that are secret."""
+    async def accept(
+        self, names: Collection[str], args: Mapping[str, Any], tenant: str
+    ) -> Accepted:
+        """Take the secrets out of a tenant's arguments; ``names`` are those that are secret."""
         accepted = Accepted(dict(args))
         for name in sorted(names & args.keys()):
             value = args[name]
@@ -87,7 +89,7 @@ class Secrets:
                 )
             reference = reference_in(value)
             if reference is not None:
-                accepted.found[name] = await self._find(name, reference, "VALIDATION_ERROR")
+                accepted.found[name] = await self._find(name, reference, tenant, "VALIDATION_ERROR")
             elif value is not None:
                 accepted.sealed[name] = value
                 accepted.args[name] = dict(SEALED)
@@ -120,7 +122,9 @@ class Secrets:
             value = created.args[name]
             reference = reference_in(value)
             if reference is not None:
-                accepted.found[name] = await self._find(name, reference, "SECRET_REQUIRED")
+                accepted.found[name] = await self._find(
+                    name, reference, created.tenant, "SECRET_REQUIRED"
+                )
             elif is_sealed(value):
                 if name not in sealed:
                     raise secret_required([name], "cannot be opened: the seal or its key is gone")
@@ -135,7 +139,9 @@ class Secrets:
             reference = reference_in(created.args[name])
             if reference is not None:
                 try:
-                    redactor.register(await self._find(name, reference, "SECRET_REQUIRED"))
+                    redactor.register(
+                        await self._find(name, reference, created.tenant, "SECRET_REQUIRED")
+                    )
                 except OperationError:
                     continue
         return redactor
@@ -145,9 +151,11 @@ class Secrets:
             return await self._vault.open(created.run_id)
         return {}
 
-    async def _find(self, argument: str, reference: str, code: str) -> str:
+    async def _find(self, argument: str, reference: str, tenant: str, code: str) -> str:
         try:
-            return await self._env.run_sync(self._source.find, reference, limiter=self._threads)
+            return await self._env.run_sync(
+                self._source.find, reference, tenant, limiter=self._threads
+            )
         except SecretNotFound as error:
             raise OperationError(
                 code, f"args: {argument}: {error}", argument=argument, reference=reference
@@ -169,12 +177,20 @@ class Secrets:
         return await self._vault.run_ids()
 
 
-def open_secrets(env: Env, data_dir: Path, variables: Mapping[str, str]) -> Secrets:
+def open_secrets(
+    env: Env,
+    data_dir: Path,
+    variables: Mapping[str, str],
+    *,
+    granted: Sequence[str] = ALL_TO_ALL,
+) -> Secrets:
     """Give the secrets of a data directory; raise SecretsUnusable if they cannot be kept there."""
+    seals = SealFolder(data_dir)
+    seals.check()
     return Secrets(
         env,
-        vault=Vault(env, SealFolder(data_dir)),
-        source=SecretSource(variables, data_dir / FOLDER),
+        vault=Vault(env, seals),
+        source=SecretSource(variables, data_dir / FOLDER, granted=granted),
     )
 
 
@@ -184,11 +200,6 @@ def secret_required(names: Collection[str], why: str) -> OperationError:
     return OperationError(
         "SECRET_REQUIRED", f"the secret argument {listed} {why}", arguments=sorted(names)
     )
-
-
-def has_sealed(created: RunCreated) -> bool:
-    """Tell whether something may be sealed for a run."""
-    return any(map(is_sealed, created.args.values()))
 
 
 def _refuse_elsewhere(accepted: Accepted, names: Collection[str]) -> None:

@@ -34,6 +34,7 @@ DEFAULT: Final = "default"
 About = msgspec.Meta
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
+Grant = Annotated[str, msgspec.Meta(pattern=r"^.+:(\*|[A-Za-z0-9_][A-Za-z0-9_.-]*\*?)$")]
 InlineBytes = Annotated[int, msgspec.Meta(ge=0, le=512 << 10)]  # a record holds one MiB
 
 TriggerMode = Literal["runs", "direct", "off"]
@@ -55,6 +56,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         list[str], About(description="folders with a plugin.toml, or folders of such folders")
     ] = []
     modules: Annotated[list[str], About(description="Python modules that declare plugins")] = []
+    reload: Annotated[
+        bool, About(description="whether plugins are loaded anew when their files change")
+    ] = False
     runs: Annotated[Count, About(description="runs that may run at once")] = 1000
     timeout: Annotated[
         Seconds | None, About(description="the longest a run may last, in seconds; none by default")
@@ -91,6 +95,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     blob_grace: Annotated[
         Seconds, About(description="seconds for which a blob that nothing names is kept")
     ] = 24 * 3600.0
+    granted_secrets: Annotated[
+        list[Grant],
+        About(description="who may refer to which secrets, as TENANT:NAME; * is all of them"),
+    ] = msgspec.field(default_factory=lambda: ["local:*"])
 
 
 NAMES: Final = Settings.__struct_fields__

@@ -1,18 +1,12 @@
-"""The vault: seals the secret values of a run until it has ended.
-
-A seal is encrypted and authenticated (AES-256-GCM) and bound to its run: under another run's name
-it does not open. What is sealed and what requests are hashed with have keys of their own, both made
-from the one in the key file.
-"""
+"""The vault: seals the secret values of a run until it has ended."""
 
 from __future__ import annotations
 
-import hmac
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from eventlog import cbor
+from runtime.sealing import NONCE_BYTES, hash_key, sealed, unsealed
 from runtime.seals import MemorySeals
 
 if TYPE_CHECKING:
@@ -21,8 +15,6 @@ if TYPE_CHECKING:
     from eventlog.env import Env
     from runtime.seals import Seals
 
-FORMAT: Final = b"perdure-seal-1\n"
-_NONCE: Final = 12
 _THREADS: Final = 8  # each waits for a disk, none for another
 
 
@@ -35,37 +27,25 @@ class Vault:
         self._seals: Seals = seals or MemorySeals()
         self._threads = trio.CapacityLimiter(_THREADS)
         self._making_key = trio.Lock()
-        self._key: bytes | None = None
+        self._known_key: bytes | None = None
 
     async def seal(self, run_id: str, values: Mapping[str, Any]) -> None:
         """Put values away; when this returns they are on disk."""
-        key = await self._key_for(b"seal")
-        nonce = self._env.secret_bytes(_NONCE)
+        key = await self._key()
+        nonce = self._env.secret_bytes(NONCE_BYTES)
 
         def work() -> None:
-            sealed = _aes(key).encrypt(nonce, cbor.encode(dict(values)), _bound_to(run_id))
-            self._seals.put(run_id, FORMAT + nonce + sealed)
+            self._seals.put(run_id, sealed(key, nonce, run_id, values))
 
         await self._env.run_sync(work, limiter=self._threads)
 
     async def open(self, run_id: str) -> dict[str, Any]:
         """Give the values of a run: none if they are gone, or damaged, or another key's."""
-        key = await self._key_for(b"seal")
+        key = await self._key()
 
         def work() -> dict[str, Any]:
-            from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - as _aes
-
             data = self._seals.get(run_id)
-            if data is None or not data.startswith(FORMAT):
-                return {}
-            nonce, sealed = data[len(FORMAT) :][:_NONCE], data[len(FORMAT) + _NONCE :]
-            try:
-                values: dict[str, Any] = cbor.decode(
-                    _aes(key).decrypt(nonce, sealed, _bound_to(run_id))
-                )
-            except (InvalidTag, ValueError):
-                return {}
-            return values
+            return (None if data is None else unsealed(key, run_id, data)) or {}
 
         return await self._env.run_sync(work, limiter=self._threads)
 
@@ -79,22 +59,12 @@ class Vault:
 
     async def hash_key(self) -> bytes:
         """Give the key that secret parts of requests are hashed with."""
-        return await self._key_for(b"request-hash")
+        return hash_key(await self._key())
 
-    async def _key_for(self, purpose: bytes) -> bytes:
+    async def _key(self) -> bytes:
         async with self._making_key:
-            if self._key is None:
-                self._key = await self._env.run_sync(
+            if self._known_key is None:
+                self._known_key = await self._env.run_sync(
                     self._seals.key, self._env.secret_bytes, limiter=self._threads
                 )
-        return hmac.digest(self._key, b"perdure/" + purpose + b"/1", "sha256")
-
-
-def _aes(key: bytes) -> Any:  # noqa: ANN401 - of a library that is imported when it is needed
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - costs time
-
-    return AESGCM(key)
-
-
-def _bound_to(run_id: str) -> bytes:
-    return FORMAT + run_id.encode()
+        return self._known_key

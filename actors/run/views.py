@@ -19,8 +19,6 @@ from actors.run.events import (
 from actors.run.output import EXPORT_FIELDS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from actors.run.core import Run
     from actors.run.events import ExportAppended, LogLine, RunError
     from eventlog.record import Record
@@ -220,24 +218,6 @@ def addition(run: Run, updated_at: int) -> RunDelta:
     if run.message is not None:
         change["message"] = _short(run.message)
     return change
-
-
-def thinned(deltas: Sequence[RunDelta]) -> list[RunDelta]:
-    """Keep the last progress and the last stage of each run, and every change of status.
-
-    Whoever lags behind is told where a run is, not each step of how it got there.
-    """
-    kept: list[RunDelta] = []
-    reported: set[tuple[str, bool]] = set()
-    for change in reversed(deltas):
-        if change["op"] == "change" and "message" in change:
-            report = (change["run_id"], "stage" in change)
-            if report in reported:
-                continue
-            reported.add(report)
-        kept.append(change)
-    kept.reverse()
-    return kept
 
 
 def export_item(run_id: str, export: ExportAppended) -> ExportItem:

@@ -19,23 +19,23 @@ from runtime.local import open_local_node
 from runtime.principal import LOCAL
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable
 
     from actors.run.events import QuestionAsked
     from runtime.answers import RunAnswer
     from runtime.cli.display import Display
     from runtime.cli.invocation import Invocation
+    from runtime.loading import Loaded
     from runtime.node import Node
-    from runtime.plugin import Plugin
 
     Begin = Callable[[Node], Awaitable[RunAnswer]]
 
 
-async def execute(invocation: Invocation, plugins: Mapping[str, Plugin], begin: Begin) -> ExitCode:
+async def execute(invocation: Invocation, loaded: Loaded, begin: Begin) -> ExitCode:
     """Begin a run as the log's writer and stay with it until its end."""
     display = display_for(invocation)
     try:
-        async with open_local_node(invocation.settings, plugins, only=()) as node:
+        async with open_local_node(invocation.settings, loaded, only=()) as node:
             with Interrupts() as interrupts:
                 answer = await begin(node)
                 run_id = answer["run"]["run_id"]

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from actors.run.views import RunRecord
     from runtime.answers import EntryView, PluginView, RunPage
-    from runtime.loading import Problem
 
 MOST: Final = 500  # runs in a page
 _COLUMNS: Final = (
@@ -204,12 +203,12 @@ def note(run: RunRecord) -> str:
 def plugins(invocation: Invocation) -> None:
     """List what can be run, with its arguments, and what could not be loaded."""
     from runtime.loading import load_plugins
-    from runtime.plugins import plugin_view
+    from runtime.plugins import plugin_view, problem_view
 
     loaded = load_plugins(invocation.settings)
     views = [plugin_view(loaded.plugins[plugin_id]) for plugin_id in sorted(loaded.plugins)]
     if invocation.json:
-        invocation.give({"plugins": views, "problems": [_problem(p) for p in loaded.problems]})
+        invocation.give({"plugins": views, "problems": list(map(problem_view, loaded.problems))})
     else:
         for view in views:
             invocation.lines(_plugin_lines(view, invocation.width))
@@ -221,16 +220,6 @@ def plugins(invocation: Invocation) -> None:
             invocation.say(f"{styled('Problem:', 'error')} {problem}", err=True)
     if loaded.problems:
         raise click.exceptions.Exit(ExitCode.FAILED)
-
-
-def _problem(problem: Problem) -> dict[str, Any]:
-    return {
-        "source": problem.source,
-        "message": problem.message,
-        "remedy": problem.remedy,
-        "file": problem.file,
-        "line": problem.line,
-    }
 
 
 def _plugin_lines(view: PluginView, width: int | None) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -14,7 +14,15 @@ from runtime.cli.words import styled
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from runtime.backup import BlobReport
+    from eventlog.verify import Report
+    from runtime.backup import BackupReport, BlobReport
+    from runtime.seal_backup import SealReport
+
+_SEALS_REMEDY: Final = (
+    "Those runs would fail with SECRET_REQUIRED. Bring their files in sealed/ (or seal.key, mode",
+    "600) back from a backup before they are taken up, or pass the secret again afterwards:",
+    "  perdure retry RUN --secret NAME=VALUE",
+)
 
 
 @click.group(
@@ -33,18 +41,23 @@ def log() -> None:
 @common
 @pass_invocation
 def verify(invocation: Invocation) -> None:
-    """Read the whole log, and the blobs it names, and say whether they keep their promises.
+    """Read the whole log and what it names, and say whether all of it keeps its promises.
+
+    Blobs are compared with their hashes, sealed secrets are opened with seal.key.
 
     Works beside the process that writes it. Exit code 1: something is wrong.
     """
     from eventlog.verify import verify as verify_log
     from runtime.beside import completed, open_beside
+    from runtime.seal_backup import verify_seals
+    from runtime.seals import SealFolder
 
     require_log(invocation)
     with open_beside(invocation.data) as beside:
         report = completed(verify_log(beside.log, progress=_counting(invocation)))
+        seals = verify_seals(beside.log.store, SealFolder(invocation.data.path))
     blobs = _blobs_of(invocation)
-    is_sound = report.sound and (blobs is None or blobs.sound)
+    is_sound = report.sound and seals.sound and (blobs is None or blobs.sound)
     if invocation.json:
         invocation.give(
             {
@@ -54,30 +67,38 @@ def verify(invocation: Invocation) -> None:
                 "problems": report.problems,
                 "problem_count": report.problem_count,
                 **(_blobs(blobs) if blobs is not None else {}),
+                **_seals(seals),
             }
         )
     else:
-        invocation.say(f"{report.records:,} records in {report.streams:,} streams were read.")
-        for problem in report.problems:
-            invocation.say(f"  {styled(problem, 'fail')}")
-        if report.problem_count > len(report.problems):
-            invocation.say(f"  and {report.problem_count - len(report.problems):,} more")
-        if blobs is not None:
-            invocation.say(f"{blobs.blobs:,} blobs of {blobs.bytes:,} bytes were read.")
-            _tell_problems(invocation, blobs)
-        if is_sound:
-            invocation.say(styled("The log is sound.", "ok"))
-        elif report.sound:
-            invocation.say(
-                "The log is sound, but blobs are missing or damaged: bring those files back"
-            )
-            invocation.say("from a backup; the runs that name them can be read as before.")
-        else:
-            invocation.say(f"{report.problem_count:,} problems. Do not write to this log any more:")
-            invocation.say("keep the file, and restore a backup into another directory:")
-            invocation.say("  perdure log restore BACKUP --data-dir DIR")
+        _tell_verified(invocation, report, blobs, seals)
     if not is_sound:
         raise click.exceptions.Exit(ExitCode.FAILED)
+
+
+def _tell_verified(
+    invocation: Invocation, report: Report, blobs: BlobReport | None, seals: SealReport
+) -> None:
+    """Say what was read, what is wrong with it, and what to do."""
+    invocation.say(f"{report.records:,} records in {report.streams:,} streams were read.")
+    _tell_problems(invocation, report)
+    if blobs is not None:
+        invocation.say(f"{blobs.blobs:,} blobs of {blobs.bytes:,} bytes were read.")
+        _tell_problems(invocation, blobs)
+    if seals.seals:
+        invocation.say(f"{seals.seals:,} sealed secrets were opened.")
+    _tell_problems(invocation, seals)
+    if not report.sound:
+        invocation.say(f"{report.problem_count:,} problems. Do not write to this log any more:")
+        invocation.say("keep the file, and restore a backup into another directory:")
+        invocation.say("  perdure log restore BACKUP --data-dir DIR")
+        return
+    invocation.say(styled("The log is sound.", "ok"))
+    if blobs is not None and not blobs.sound:
+        invocation.say("But blobs are missing or damaged: bring those files back from a backup;")
+        invocation.say("the runs that name them can be read as before.")
+    if not seals.sound:
+        invocation.lines(_SEALS_REMEDY)
 
 
 def _blobs_of(invocation: Invocation) -> BlobReport | None:
@@ -90,33 +111,52 @@ def _blobs_of(invocation: Invocation) -> BlobReport | None:
 
 
 @log.command(
-    examples=["perdure log backup today.perdure", "perdure log backup /backups/$(date -I).perdure"]
+    examples=[
+        "perdure log backup today.perdure",
+        "perdure log backup /backups/$(date -I).perdure --without-key",
+    ]
 )
 @click.argument("dest", type=click.Path(path_type=Path))
+@click.option(
+    "--without-key",
+    is_flag=True,
+    help="Leave out seal.key, which opens sealed secrets; keep it elsewhere.",
+)
 @common
 @pass_invocation
-def backup(invocation: Invocation, dest: Path) -> None:
-    """Copy the log and the blobs it names into a new directory, also while it is being written.
+def backup(invocation: Invocation, dest: Path, *, without_key: bool) -> None:
+    """Copy the log and what it names into a new directory, also while it is being written.
 
-    The directory appears complete, or not at all. It is never overwritten. Exit code 1: a blob is
-    missing or damaged; the rest was copied.
+    With the blobs go the sealed secrets of runs that have not ended, and seal.key, which opens
+    them: whoever can read the backup can read those secrets.
+
+    The directory appears complete, or not at all. It is never overwritten. Exit code 1: a blob or
+    a sealed secret is missing or damaged; the rest was copied.
     """
     import trio
 
     require_log(invocation)
     if not dest.parent.is_dir():
         raise click.UsageError(f"{dest.parent} is not a directory; make it first.")
-    records, report = trio.run(_back_up, invocation, dest)
+    records, report = trio.run(_back_up, invocation, dest, not without_key)
     if invocation.json:
-        invocation.give({"path": str(dest), "records": records, **_blobs(report)})
+        invocation.give({"path": str(dest), "records": records, **_beside_log(report)})
     else:
-        invocation.say(f"{records:,} records{_and_blobs(report)} are in {dest}.")
-        _tell_problems(invocation, report)
+        invocation.say(f"{_counted(records, report)} are in {dest}.")
+        if report.seals.has_key:
+            invocation.say("seal.key is in it too: who can read the backup can open what it seals.")
+        elif without_key:
+            invocation.say("seal.key is not in it: keep a copy elsewhere, for the restore.")
+        _tell_all_problems(invocation, report)
     if not report.sound:
         raise click.exceptions.Exit(ExitCode.FAILED)
 
 
-async def _back_up(invocation: Invocation, dest: Path) -> tuple[int, BlobReport]:
+async def _back_up(
+    invocation: Invocation,
+    dest: Path,
+    with_key: bool,  # noqa: FBT001 - trio passes arguments by place
+) -> tuple[int, BackupReport]:
     from contextlib import closing
 
     from eventlog.env import RealEnv
@@ -125,10 +165,13 @@ async def _back_up(invocation: Invocation, dest: Path) -> tuple[int, BlobReport]
     from eventlog.sqlite.store import BACKUP
     from runtime.backup import LOG_BACKUP, back_up
     from runtime.file_depot import FileDepot
+    from runtime.seals import SealFolder
 
+    path = invocation.data.path
     with closing(SqliteStore.open_reader(invocation.data.log)) as store:
         async with open_log(RealEnv(), store) as opened:
-            report = await back_up(opened, FileDepot(invocation.data.path), dest)
+            depot, seals = FileDepot(path), SealFolder(path)
+            report = await back_up(opened, depot, dest, seals=seals, with_key=with_key)
     with closing(SqliteStore.open_reader(dest / LOG_BACKUP, kind=BACKUP)) as copy:
         return copy.head().position, report
 
@@ -138,9 +181,10 @@ async def _back_up(invocation: Invocation, dest: Path) -> tuple[int, BlobReport]
 @common
 @pass_invocation
 def restore(invocation: Invocation, src: Path) -> None:
-    """Make a log of a backup, with its blobs, in a data directory that has none.
+    """Make a log of a backup, with blobs and sealed secrets, in a data directory that has none.
 
-    Cursors of the log that was backed up are refused by the new one.
+    Cursors of the log that was backed up are refused by the new one. If seal.key was left out of
+    the backup, put it into the data directory before, or before anything runs there.
     """
     from contextlib import closing
 
@@ -167,16 +211,18 @@ def restore(invocation: Invocation, src: Path) -> None:
         records, generation = store.head().position, store.generation
     if invocation.json:
         restored = {"path": str(data.log), "records": records, "generation": generation}
-        invocation.give({**restored, **_blobs(report)})
+        invocation.give({**restored, **_beside_log(report)})
     else:
-        invocation.say(f"{records:,} records{_and_blobs(report)} are in {data.path}.")
+        invocation.say(f"{_counted(records, report)} are in {data.path}.")
         invocation.say(f"It is a log of its own now, of generation {generation}.")
-        _tell_problems(invocation, report)
+        if report.seals.seals and not report.seals.has_key:
+            invocation.say(f"The backup has no key: put seal.key (mode 600) into {data.path} now.")
+        _tell_all_problems(invocation, report)
     if not report.sound:
         raise click.exceptions.Exit(ExitCode.FAILED)
 
 
-async def _restore(invocation: Invocation, src: Path) -> BlobReport:
+async def _restore(invocation: Invocation, src: Path) -> BackupReport:
     from eventlog.env import RealEnv
     from runtime.backup import restore as restore_all
     from runtime.file_depot import FileDepot
@@ -208,11 +254,38 @@ def _blobs(report: BlobReport) -> dict[str, Any]:
     }
 
 
-def _and_blobs(report: BlobReport) -> str:
-    return f" and {report.blobs:,} blobs of {report.bytes:,} bytes" if report.blobs else ""
+def _seals(report: SealReport) -> dict[str, Any]:
+    return {
+        "seals": report.seals,
+        "key": report.has_key,
+        "seal_problems": report.problems,
+        "seal_problem_count": report.problem_count,
+    }
 
 
-def _tell_problems(invocation: Invocation, report: BlobReport) -> None:
+def _beside_log(report: BackupReport) -> dict[str, Any]:
+    return {**_blobs(report.blobs), **_seals(report.seals)}
+
+
+def _counted(records: int, report: BackupReport) -> str:
+    """Say how much there is of everything that there is."""
+    blobs, seals = report.blobs, report.seals
+    parts = [f"{records:,} records"]
+    if blobs.blobs:
+        parts.append(f"{blobs.blobs:,} blobs of {blobs.bytes:,} bytes")
+    if seals.seals:
+        parts.append(f"{seals.seals:,} sealed secrets")
+    return " and ".join(parts)
+
+
+def _tell_all_problems(invocation: Invocation, report: BackupReport) -> None:
+    _tell_problems(invocation, report.blobs)
+    _tell_problems(invocation, report.seals)
+    if not report.seals.sound:
+        invocation.lines(_SEALS_REMEDY)
+
+
+def _tell_problems(invocation: Invocation, report: Report | BlobReport | SealReport) -> None:
     for problem in report.problems:
         invocation.say(f"  {styled(problem, 'fail')}")
     if report.problem_count > len(report.problems):

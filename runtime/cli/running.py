@@ -62,9 +62,9 @@ def run(
     to end, a second one forces it, a third one leaves at once; `perdure retry` goes on with a run
     that was left.
     """
-    plugins = _plugins(invocation)
+    loaded = _loaded(invocation)
     plugin_id, entry_id = entry
-    checked = _checked(plugins, plugin_id, entry_id, args)
+    checked = _checked(loaded.plugins, plugin_id, entry_id, args)
     request = {
         "plugin_id": plugin_id,
         "entry_id": entry_id,
@@ -77,7 +77,7 @@ def run(
     async def create(node: Node) -> RunAnswer:
         return await _create(node, request)
 
-    _finish(invocation, plugins, create)
+    _finish(invocation, loaded, create)
 
 
 def _checked(
@@ -148,13 +148,13 @@ def retry(invocation: Invocation, run: str, secrets: tuple[str, ...]) -> None:
 
     passed = parsed_secrets(secrets)
     record = _record(invocation, run)
-    plugins = _plugins(invocation)
-    Entries(plugins).find(record["plugin_id"], record["entry_id"])
+    loaded = _loaded(invocation)
+    Entries(loaded.plugins).find(record["plugin_id"], record["entry_id"])
 
     async def begin(node: Node) -> RunAnswer:
         return await _again(node, record["run_id"], passed)
 
-    _finish(invocation, plugins, begin)
+    _finish(invocation, loaded, begin)
 
 
 async def _again(node: Node, run_id: str, secrets: dict[str, Any]) -> RunAnswer:
@@ -201,10 +201,11 @@ def cancel(invocation: Invocation, run: str, reason: str | None) -> None:
 
 
 async def _cancel(invocation: Invocation, run_id: str, reason: str | None) -> Any:  # noqa: ANN401
+    from runtime.loading import Loaded
     from runtime.local import open_local_node
     from runtime.principal import LOCAL
 
-    async with open_local_node(invocation.settings, {}, only=()) as node:
+    async with open_local_node(invocation.settings, Loaded(), only=()) as node:
         await node.operations.call(LOCAL, "runs.cancel", {"run_id": run_id, "reason": reason})
         await node.host.end_of(run_id)
         return await node.operations.call(LOCAL, "runs.get", {"run_id": run_id})
@@ -217,22 +218,22 @@ def _record(invocation: Invocation, run: str) -> Any:  # noqa: ANN401 - a RunRec
     )["run"]
 
 
-def _plugins(invocation: Invocation) -> Mapping[str, Plugin]:
+def _loaded(invocation: Invocation) -> Loaded:
     """Load plugins; say to people which could not be loaded."""
     from runtime.loading import load_plugins
 
-    loaded: Loaded = load_plugins(invocation.settings)
+    loaded = load_plugins(invocation.settings)
     if not invocation.json:
         for problem in loaded.problems:
             invocation.say(f"Warning: {problem}", err=True)
-    return loaded.plugins
+    return loaded
 
 
-def _finish(invocation: Invocation, plugins: Mapping[str, Plugin], begin: Begin) -> None:
+def _finish(invocation: Invocation, loaded: Loaded, begin: Begin) -> None:
     """Execute what begins here to its end, and leave with the exit code of its outcome."""
     import trio
 
     from runtime.cli.execution import execute
 
-    code: ExitCode = trio.run(execute, invocation, plugins, begin)
+    code: ExitCode = trio.run(execute, invocation, loaded, begin)
     raise click.exceptions.Exit(code)

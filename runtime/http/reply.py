@@ -83,13 +83,7 @@ _WITHOUT_LENGTH: Final = frozenset({204, 304})
 
 def error_reply(error: OperationError, *headers: Header) -> Reply:
     """Answer with an error of the table."""
-    detail: ErrorDetail = {
-        "code": error.code,
-        "message": error.advice,
-        "details": error.details,
-    }
-    body: ErrorBody = {"error": detail}
-    return json_reply(body, error.kind.status, *headers, *headers_of(error))
+    return json_reply({"error": error.view()}, error.kind.status, *headers, *headers_of(error))
 
 
 def headers_of(error: OperationError) -> Iterable[Header]:

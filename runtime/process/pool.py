@@ -1,25 +1,30 @@
-"""The pool: workers that are warm, each for one plugin at one version and for one tenant."""
+"""The pool: workers that are warm, each for one plugin at one version and for one tenant.
+
+A plugin that is loaded anew has other programs, whatever its version says, and so other workers.
+"""
 
 from __future__ import annotations
 
 import signal
 import sys
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import trio
 
-from runtime.contract import PluginError
+from runtime.contract import PluginError, RunCancelled
 from runtime.process.conversation import Conversation
 from runtime.process.worker import LAST_OUTPUT, Worker, start_worker
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from eventlog.env import Env
     from runtime.contract import RunContext
     from runtime.execution import Execution
     from runtime.plugin import Entry, Program
+    from runtime.process.output import Line
 
 WARM: Final = 2  # workers of a kind that are kept for the next run
 IDLE: Final = 60.0  # seconds for which they are kept
@@ -27,12 +32,12 @@ CHILD: Final = "perdure.child"
 
 
 class Kind(NamedTuple):
-    """What a worker can be used for again: never across tenants or versions."""
+    """What a worker can be used for again: never across tenants, versions or loads."""
 
     plugin_id: str
     version: str
     tenant: str
-    home: str
+    program: Program
 
 
 class Pool:
@@ -46,6 +51,7 @@ class Pool:
         self._idle = idle
         self._kept: dict[Kind, deque[tuple[float, Worker]]] = {}
         self._nursery: trio.Nursery | None = None
+        self._current: frozenset[Program] | None = None  # what may be used again; None for all
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Own the processes until cancelled; then none is left."""
@@ -69,25 +75,29 @@ class Pool:
         assert program is not None  # noqa: S101 - a process entry has one
         created = execution.run.created
         version = execution.run.plugin_version or ""
-        kind = Kind(created.plugin_id, version, created.tenant, program.home or "")
-        worker = await self._worker(kind, program)
-        worker.on_output = lambda level, line: ctx.run.log(line.decode("utf-8", "replace"), level)
+        kind = Kind(created.plugin_id, version, created.tenant, program)
+        worker = await self._worker(kind)
+        worker.on_output = partial(_log, execution)
         clean = False
         try:
             talk = Conversation(worker, ctx.run, execution.until_cancelled)
             value = await talk.hold(entry.id, args)
             await worker.drained()
             clean = True
-        except PluginError as error:
-            clean = error.code not in _NOT_CLEAN
+        except (PluginError, RunCancelled) as error:
+            await worker.drained()
+            clean = isinstance(error, PluginError) and error.code not in _NOT_CLEAN
             raise
         finally:
+            # What one that had a secret goes on saying, a later run would not know for one.
+            again = not entry.secrets and not execution.redactor.knows_values
             with trio.CancelScope(shield=True):
-                await self._done_with(kind, worker, clean=clean, force=execution.forced)
+                if not (clean and again and self._keep(kind, worker)):
+                    await self._let_end(kind, worker, clean=clean, force=execution.forced)
         return value
 
-    async def _worker(self, kind: Kind, program: Program) -> Worker:
-        kept = self._kept.get(kind)
+    async def _worker(self, kind: Kind) -> Worker:
+        program, kept = kind.program, self._kept.get(kind)
         if kept:
             _, worker = kept.pop()
             return worker
@@ -96,38 +106,59 @@ class Pool:
             worker = await start_worker(self._env, command, program)
         except OSError as error:
             raise PluginError(
-                "PLUGIN_NOT_STARTED", f"{command[0]} cannot be started: {error.strerror}"
+                "PLUGIN_NOT_STARTED",
+                f"{command[0]} cannot be started: {error.strerror}",
+                retriable=True,
             ) from error
         if self._nursery is not None:
             self._nursery.start_soon(worker.pump)
         return worker
 
-    async def _done_with(
-        self, kind: Kind, worker: Worker, *, clean: bool, force: trio.Event
-    ) -> None:
-        """Keep a worker for the next run, or end it."""
-        kept = self._kept.setdefault(kind, deque())
-        if clean and kind.home and len(kept) < self._warm and self._nursery is not None:
-            worker.on_output = lambda _level, _line: None
-            kept.append((self._env.monotonic(), worker))
-            return
-        if clean:
+    def _keep(self, kind: Kind, worker: Worker) -> bool:
+        """Keep a worker for the next run, if it may execute one and there are not enough."""
+        kept = self._kept.get(kind, ())
+        if not self._may_keep(kind) or len(kept) >= self._warm:
+            return False
+        worker.on_output = lambda _level, _line: None
+        self._kept.setdefault(kind, deque()).append((self._env.monotonic(), worker))
+        return True
+
+    async def _let_end(self, kind: Kind, worker: Worker, *, clean: bool, force: trio.Event) -> None:
+        """End a worker; one that ends by itself when it is done gets the time to do so."""
+        if clean and kind.program.home is None:
             with trio.move_on_after(LAST_OUTPUT):
                 await worker.wait()
         await worker.end(grace=0.0 if clean else self._grace, sooner=force)
 
+    def _may_keep(self, kind: Kind) -> bool:
+        is_current = self._current is None or kind.program in self._current
+        return kind.program.home is not None and is_current and self._nursery is not None
+
     async def let_go(self) -> None:
         """End all workers that are kept for the next run."""
-        await self._end_the_idle(float("inf"))
+        await self._end_kept(lambda _, _since: True)
 
-    async def _end_the_idle(self, since: float) -> None:
+    async def _end_the_idle(self, longest: float) -> None:
+        await self._end_kept(lambda _, since: since <= longest)
+
+    async def keep_only(self, programs: Collection[Program]) -> None:
+        """End workers of other programs: those that wait now, those at work after their run."""
+        current = self._current = frozenset(programs)
+        await self._end_kept(lambda kind, _: kind.program not in current)
+
+    async def _end_kept(self, is_over: Callable[[Kind, float], bool]) -> None:
         for kind, kept in list(self._kept.items()):
-            while kept and kept[0][0] <= since:
+            while kept and is_over(kind, kept[0][0]):
                 _, worker = kept.popleft()
                 worker.signal(signal.SIGTERM)
                 await worker.end()
-            if not kept:
-                self._kept.pop(kind, None)
+            if not kept and self._kept.get(kind) is kept:
+                del self._kept[kind]
+
+
+def _log(execution: Execution, level: str, line: Line) -> None:
+    """Make a log line of what a process has printed."""
+    execution.log(level, execution.redactor.beginning(line.text) if line.is_cut else line.text)
 
 
 _NOT_CLEAN: Final = frozenset({"PLUGIN_CRASHED", "PLUGIN_PROTOCOL_ERROR"})

@@ -4,7 +4,14 @@ from hashlib import sha256
 
 import pytest
 
-from actors.claim import SCHEME, ClaimMade, claim_stream, request_hash
+from actors.claim import (
+    KEYED_SCHEME,
+    SCHEME,
+    ClaimMade,
+    claim_stream,
+    keyed_hash,
+    request_hash,
+)
 from actors.lineage import lineage_stream
 
 CLAIM = ClaimMade(run_id="r1", request_hash="h", scheme=SCHEME, window=100, at=1000)
@@ -65,3 +72,29 @@ def test_a_hash_means_the_same_in_every_release() -> None:
     """It is stored: how it is made has a name, and another way needs another name."""
     known = "89c10776e1bf45031b2b8806b01ceac0f407cd917413f8664e1a961711f069e1"
     assert {SCHEME: request_hash({"b": [1, "x"], "a": None})} == {"sha256-cbor-1": known}
+
+
+def test_keys_of_different_people_never_meet() -> None:
+    """A slash in a name is not the one between names."""
+    hashed = sha256(b"k").hexdigest()
+    assert claim_stream("a/b", "c", "o", "k") == f"claim/a%2Fb/c/o/{hashed}"
+    assert claim_stream("a", "b/c", "o", "k") == f"claim/a/b%2Fc/o/{hashed}"
+
+
+def test_equal_secrets_have_equal_hashes_under_one_key() -> None:
+    """Whatever the order of their parts; another key or another value makes another hash."""
+    same = keyed_hash(b"key", {"a": 1, "b": ["x"]})
+    assert keyed_hash(b"key", {"b": ["x"], "a": 1}) == same
+    others = [
+        keyed_hash(b"other", {"a": 1, "b": ["x"]}),
+        keyed_hash(b"key", {"a": 1, "b": ["y"]}),
+        keyed_hash(b"key", None),
+        request_hash({"a": 1, "b": ["x"]}),
+    ]
+    assert len({same, *others}) == 5
+
+
+def test_a_hash_of_a_secret_means_the_same_in_every_release() -> None:
+    """It is stored inside that of the request, under another name than one without secrets."""
+    known = "c2ba0bfca58167b5363bd20198060fabec4840403dc3fa91ec1e647d24296893"
+    assert {KEYED_SCHEME: keyed_hash(b"key", ["x", 1])} == {"sha256-cbor-hmac-1": known}

@@ -281,3 +281,10 @@ async def test_a_state_that_cannot_be_kept_is_passed_over(
         await counted(w, 25)
         assert (await w.actor.look()).state == 26
         assert await reads(w.log) == 26
+
+
+def test_a_history_is_folded_onto_a_state_or_from_the_beginning() -> None:
+    """No events leave either as it is."""
+    history = [Counted(by=2), Counted(by=5)]
+    assert (COUNTER.replay(history), COUNTER.replay(history, 3)) == (7, 10)
+    assert (COUNTER.replay([]), COUNTER.replay([], 3)) == (0, 3)

@@ -13,8 +13,10 @@ from trio.testing import MockClock
 from actors.errors import Crashed
 from actors.mailbox import BATCH, MAX_MAIL, Actor
 from eventlog import LogClosed, Overloaded, StreamWrite
+from eventlog.append import MAX_APPEND_EVENTS
+from eventlog.errors import InvalidAppend
 from eventlog.testing import example_event
-from tests.actors.test_mailbox import COUNTS, Count, Counted, TooMuch, gather, world
+from tests.actors.test_mailbox import COUNTER, COUNTS, Count, Counted, TooMuch, gather, world
 from tests.actors.test_mailbox_log import scene
 
 
@@ -185,3 +187,46 @@ async def test_cancelled_while_others_wait_it_is_done_all_the_same(
             nursery.start_soon(ask)
         assert impatient.cancelled_caught
         assert (await s.actor.look()).state == 3
+
+
+MANY = replace(COUNTER, decide=lambda _state, command: (Counted(by=0),) * command.by)
+
+
+@pytest.mark.parametrize("asks", [(600, 500), (400, 400, 400)])
+async def test_what_is_too_much_together_is_done_one_by_one(
+    autojump_clock: MockClock, asks: tuple[int, ...]
+) -> None:
+    """Nobody is refused because of who waits beside them."""
+    async with scene() as s:
+        actor = s.make(MANY)
+        answers = await together(actor, *[lambda n=n: actor.ask(Count(n)) for n in asks])
+        assert answers == [1] * len(asks)
+        sizes = [len(append.writes[0].events) for append, _ in s.log.appends]
+        assert sizes == [1, *asks]
+        assert s.world.store.stream_state("counter/1").version == sum(asks) + 2
+
+
+@pytest.mark.parametrize("asks", [(1001, 2, 3), (2, 1001, 3), (500, 600, 1001)])
+async def test_what_is_too_much_alone_hurts_only_its_asker(
+    autojump_clock: MockClock, asks: tuple[int, ...]
+) -> None:
+    """Wherever it stands in line; its asker hears what was wrong with it."""
+    async with scene() as s:
+        actor = s.make(MANY)
+        answers = await together(actor, *[lambda n=n: actor.ask(Count(n)) for n in asks])
+        for count, answer in zip(asks, answers, strict=True):
+            if count > MAX_APPEND_EVENTS:
+                assert isinstance(answer, InvalidAppend)
+            else:
+                assert answer == 1
+        written = sum(len(append.writes[0].events) for append, _ in s.log.appends)
+        assert written == 1 + sum(count for count in asks if count <= MAX_APPEND_EVENTS)
+
+
+async def test_nothing_to_say_in_line_is_no_mistake(autojump_clock: MockClock) -> None:
+    """A command without events is answered with the state that the others made."""
+    async with scene() as s:
+        answers = await together(
+            s.actor, lambda: s.actor.ask(Count(5)), lambda: s.actor.ask(Count(0)), s.actor.look
+        )
+        assert answers == [7, 7, 7]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,12 +16,15 @@ from actors.run.events import (
     Output,
     ProgressReported,
     ResultMarked,
+    StageChanged,
 )
 from actors.run.history import History, fingerprint
 from actors.run.outbox import (
     LONG_RUN,
     MAX_BYTES,
+    MAX_LEVEL,
     MAX_LINE,
+    MAX_LINE_BYTES,
     MAX_LINES,
     PROGRESS_ITEMS,
     WINDOW,
@@ -198,3 +202,97 @@ def test_progress_is_not_exported_unless_wanted_or_while_it_waits_for_its_window
     box.progress(0.25, None, 1)
     assert box.take(1) == ()
     assert texts(box.take(WINDOW)) == ["25%"]
+
+
+@pytest.mark.parametrize(("letter", "size"), [("x", 1), ("\u00e9", 2)])
+def test_lines_wait_up_to_so_many_bytes(letter: str, size: int) -> None:
+    """Counted as they are stored, from nothing after each flush; the surplus is dropped."""
+    for box in [outbox()] * 2:
+        whole, rest = divmod(MAX_LINE_BYTES - size, MAX_LINE * size)
+        for _ in range(whole):
+            box.log("info", letter * MAX_LINE, 0)
+        box.log("info", letter * (rest // size), 0)  # one letter less than there is room for
+        box.log("info", letter, 0)
+        box.log("info", letter, 0)
+        (batch,) = box.take(0)
+        assert isinstance(batch, LogBatch)
+        assert (len(batch.lines), batch.dropped) == (whole + 2, 1)
+        assert sum(len(line.text) * size for line in batch.lines) == MAX_LINE_BYTES
+
+
+def test_an_outbox_is_full_at_its_last_byte() -> None:
+    """And not a byte before, the first time and after each flush."""
+    measure = outbox()
+    measure.export("text", "x" * 100_000, 0)
+    around = RUN_EVENTS.check(measure._items[0]) - 100_000
+    fits = "x" * (MAX_BYTES - around - 1)
+    box = outbox()
+    box.export("text", fits, 0)
+    assert not box.is_full
+    box.take(0)
+    box.export("text", fits[:-1] + "y", 0)
+    assert not box.is_full
+    box.take(0)
+    box.export("text", fits + "y", 0)
+    assert box.is_full
+
+
+@pytest.mark.parametrize(
+    ("put_out", "what"),
+    [
+        (lambda box: box.progress(0.5, 5, 0), "a message"),
+        (lambda box: box.stage("s", 5, 0), "a message"),
+        (lambda box: box.stage(5, None, 0), "a stage"),
+        (lambda box: box.log(5, "text", 0), "a level"),
+        (lambda box: box.log("info", 5, 0), "a log line"),
+    ],
+)
+def test_what_is_no_text_is_refused_at_the_call(
+    put_out: Callable[[Outbox], None], what: str
+) -> None:
+    """By what it was meant to be; nothing of it waits."""
+    box = outbox()
+    with pytest.raises(Invalid, match=f"^{what} is a text, not a int$"):
+        put_out(box)
+    assert box.due(0) is None
+
+
+def test_what_cannot_be_stored_leaves_readable() -> None:
+    """A line or a message is for people: a bad character costs nothing but itself."""
+    box = outbox()
+    box.log("in\0fo" + "x" * MAX_LEVEL, "a\ud800", 0)
+    box.stage("s\0", "m\ud800", 0)
+    box.progress(0.5, "p\0", 0)
+    lines, stage, progress = box.take(0)
+    assert isinstance(lines, LogBatch)
+    assert lines.lines[0].text == "a?"
+    assert lines.lines[0].level == ("in\ufffdfo" + "x" * MAX_LEVEL)[:MAX_LEVEL]
+    assert stage == StageChanged(stage="s\ufffd", message="m?", at=0)
+    assert progress == ProgressReported(progress=0.5, message="p\ufffd", at=0)
+
+
+def test_an_export_that_cannot_be_stored_says_why() -> None:
+    """It comes back to code, so nothing in it is replaced."""
+    box = outbox()
+    with pytest.raises(Invalid, match=r"^an export cannot hold this: .+") as refusal:
+        box.export("json", {"a": object()}, 0)
+    assert str(refusal.value.__cause__) in str(refusal.value)
+    assert (box.exports, box.due(0)) == (0, None)
+
+
+def test_an_item_is_found_by_its_key() -> None:
+    """Also one that an earlier activation recorded; no key finds nothing."""
+    box = outbox(History(keyed={"old": 7}, exports=7))
+    box.export("text", "a", 0, key="new")
+    box.export("text", "b", 0)
+    assert [box.number_of(key) for key in ("old", "new", "other", None)] == [7, 8, None, None]
+
+
+def test_a_stage_that_is_dropped_never_leaves() -> None:
+    """Another takes its place at once; progress that waits stays."""
+    box = outbox()
+    box.stage("s", None, 0)
+    box.drop_stage()
+    assert box.due(0) is None
+    box.progress(0.5, None, 0)
+    assert box.take(0, last=True) == (ProgressReported(progress=0.5, message=None, at=0),)

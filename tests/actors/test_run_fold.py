@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import fields, replace
 
-from actors.run.core import RUN, Run, describe, evolve
+from actors.run.core import INPUT_REQUIRED, RUN, Run, describe, evolve
 from actors.run.events import (
     Activated,
     Answered,
@@ -189,3 +189,28 @@ def test_followers_filter_by_whose_it_is_and_where_it_stands() -> None:
         "changed": False,
         "progress": 0.0,
     }
+
+
+def test_a_step_that_is_not_tried_again_lets_nothing_sleep() -> None:
+    """Only one with another try ahead waits for it."""
+    failed = StepFailed(step="a", tries=1, error=BOOM, retry_at=None, at=9)
+    assert evolve(replace(BUSY, asleep_until=0), failed).asleep_until == 0
+
+
+@pytest.mark.parametrize(
+    ("stage", "others", "after"),
+    [
+        (INPUT_REQUIRED, (), None),
+        (INPUT_REQUIRED, ("q2",), INPUT_REQUIRED),
+        ("baking", (), "baking"),
+        ("baking", ("q2",), "baking"),
+        (None, (), None),
+    ],
+)
+def test_with_the_last_answer_a_run_is_at_work_again(
+    stage: str | None, others: tuple[str, ...], after: str | None
+) -> None:
+    """Until then input is required; a stage that the entry has named stays."""
+    run = replace(BUSY, stage=stage, open_questions=frozenset({"q1", *others}))
+    answered = evolve(run, Answered(question_id="q1", answer=1, by="b", at=9))
+    assert (answered.stage, answered.open_questions) == (after, frozenset(others))

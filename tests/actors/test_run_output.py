@@ -6,16 +6,29 @@ from typing import Any
 import pytest
 
 from actors.errors import Invalid, TooLarge
-from actors.run.events import LogBatch, Output, ProgressReported, ResultMarked, StageChanged
+from actors.run.events import (
+    RUN_EVENTS,
+    LogBatch,
+    Output,
+    ProgressReported,
+    ResultMarked,
+    StageChanged,
+)
 from actors.run.output import (
     MAX_BINARY,
     MAX_LABEL,
     MAX_MESSAGE,
+    MAX_OUTPUT,
     check_output,
     check_progress,
+    checked_size,
     inline_bytes,
+    readable,
 )
+from eventlog.errors import CodecError
 from tests.actors.test_run_core import export
+
+ENVELOPE: Any = {"event_id": bytes(16), "event_time": 0}
 
 
 def refused(output: Output, exports: int = 0) -> str:
@@ -117,3 +130,44 @@ def test_an_item_holds_only_so_many_bytes_itself() -> None:
     with pytest.raises(TooLarge) as refusal:
         inline_bytes(most + b"x")
     assert (refusal.value.size, refusal.value.limit) == (MAX_BINARY + 1, MAX_BINARY)
+
+
+def test_an_output_may_be_as_large_as_its_limit() -> None:
+    """Its size is what it takes when it is stored; one byte more is refused with both sizes."""
+    around = checked_size(export(1, text="x" * 100_000)) - 100_000
+    most = export(1, text="x" * (MAX_OUTPUT - around))
+    assert checked_size(most) == len(RUN_EVENTS.encode(most, **ENVELOPE).body) == MAX_OUTPUT
+    with pytest.raises(TooLarge) as refusal:
+        checked_size(export(1, text="x" * (MAX_OUTPUT - around + 1)))
+    assert (refusal.value.size, refusal.value.limit) == (MAX_OUTPUT + 1, MAX_OUTPUT)
+
+
+def test_an_output_that_cannot_be_stored_is_refused_with_the_place() -> None:
+    """As the codec names it."""
+    with pytest.raises(Invalid, match="NUL") as refusal:
+        checked_size(export(1, text="a\0b"))
+    assert isinstance(refusal.value.__cause__, CodecError)
+    assert str(refusal.value) == str(refusal.value.__cause__)
+
+
+@pytest.mark.parametrize(
+    ("text", "stored"),
+    [
+        ("plain", "plain"),
+        ("", ""),
+        ("h\u00e9, \u4e16\u754c", "h\u00e9, \u4e16\u754c"),
+        ("a\0b", "a\ufffdb"),
+        ("\u00e9\0", "\u00e9\ufffd"),
+        ("a\ud800b", "a?b"),
+    ],
+)
+def test_what_people_read_is_stored_as_well_as_can_be(text: str, stored: str) -> None:
+    """What no encoding knows is replaced; nobody loses a run for a bad character in a message."""
+    assert readable(text, "a message") == stored
+
+
+@pytest.mark.parametrize(("value", "name"), [(5, "int"), (None, "NoneType"), (b"x", "bytes")])
+def test_what_is_no_text_is_named(value: Any, name: str) -> None:
+    """With what it was meant to be, and what it is."""
+    with pytest.raises(Invalid, match=f"^a stage is a text, not a {name}$"):
+        readable(value, "a stage")

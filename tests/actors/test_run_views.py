@@ -4,13 +4,16 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from actors.run.core import RUN
 from actors.run.events import (
     RUN_EVENTS,
     Activated,
+    Answered,
     ExportAppended,
     LogBatch,
+    LogLine,
     ProgressReported,
     QuestionAsked,
     RunError,
@@ -24,12 +27,12 @@ from actors.run.views import (
     export_item,
     export_item_id,
     item_number,
+    log_line,
     record,
-    thinned,
 )
 from eventlog.record import Metadata, Record
 from eventlog.testing import example_record
-from tests.actors.test_run_core import CANCELING, CREATED, HISTORIES, SECOND, ended, export
+from tests.actors.test_run_core import CREATED, HISTORIES, SECOND, ended, export
 
 RUN_ID = CREATED.run_id
 
@@ -172,23 +175,6 @@ def test_an_addition_shows_a_run_as_it_stands() -> None:
     }
 
 
-def test_a_lagging_follower_gets_the_last_report_and_every_status() -> None:
-    """Reports in between are left out; nothing that changed a status is (R43)."""
-    half = ProgressReported(progress=0.5, message=None, at=0)
-    history = (*HISTORIES[Status.RUNNING], PROGRESS, STAGE, half, CANCELING, half, PROGRESS)
-    changes = [delta(r) for r in records(*history, ended(Outcome.CANCELED))]
-    kept = thinned([change for change in changes if change is not None])
-    assert [change["status"] for change in kept] == [
-        "queued",
-        "running",
-        "running",  # the stage
-        "cancel_requested",
-        "cancel_requested",  # the last progress
-        "canceled",
-    ]
-    assert kept[-1]["progress"] == 0.4
-
-
 def test_an_export_item_shows_its_own_content() -> None:
     """It names its run and itself; bytes leave as base64 (R45, R50)."""
     item = ExportAppended(
@@ -253,3 +239,39 @@ def test_an_error_can_be_retriable() -> None:
     run = folded(*HISTORIES[Status.RUNNING], ended(Outcome.FAILED, lost))
     shown = record(run, 0)["error"]
     assert shown == {"code": "HOST_LOST", "message": "m", "details": {"a": 1}, "retriable": True}
+
+
+def test_a_run_that_has_ended_asks_nothing() -> None:
+    """Nobody is shown a question that cannot be answered any more."""
+    asked = QuestionAsked(step="s", question_id="q", question=1, at=0)
+    history = (*HISTORIES[Status.RUNNING], asked)
+    assert record(folded(*history), 0)["questions"] == ["q"]
+    assert record(folded(*history, ended(Outcome.SUCCEEDED)), 0)["questions"] == []
+
+
+def test_an_answer_is_a_change_of_stage() -> None:
+    """Whoever follows sees that the run waits no more."""
+    asked = QuestionAsked(step="s", question_id="q", question=1, at=0)
+    answered = Answered(question_id="q", answer=1, by="b", at=0)
+    *_, question, answer = records(*HISTORIES[Status.RUNNING], asked, answered)
+    assert delta(question) is None
+    assert delta(answer) == {
+        "op": "change",
+        "run_id": RUN_ID,
+        "status": "running",
+        "progress": None,
+        "updated_at": 1.0,
+        "stage": None,
+    }
+
+
+def test_a_line_shows_whose_it_is() -> None:
+    """Its run and its trace, its time, level and text."""
+    created = replace(CREATED, trace_id="t1")
+    assert log_line(created, LogLine(level="warning", text="late", at=2 * SECOND)) == {
+        "run_id": RUN_ID,
+        "trace_id": "t1",
+        "at": 2.0,
+        "level": "warning",
+        "text": "late",
+    }

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
-import sys
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
@@ -15,50 +13,12 @@ from eventlog import EventLogError, RealEnv, SqliteStore
 from runtime.blob import Blob, blob_at
 from runtime.file_depot import FileDepot
 from tests.crash.blob_child import EXPORTS, RUNS
-from tests.crash.disk import What
-from tests.crash.powercut import Recording
-from tests.crash.soundness import LOG_NAME, WITHOUT, read
-from tests.crash.strace import require_strace
+from tests.crash.soundness import LOG_NAME, read
+from tests.crash.workbench import Workbench
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
-
-PROGRAM: Final = (sys.executable, "-m", "tests.crash.blob_child")
-
-
-class Workbench:
-    """Runs recorded while they export blobs, and what power cuts would leave of them."""
-
-    def __init__(self, scratch: Path) -> None:
-        require_strace()
-        self._scratch = scratch
-        self._directory = scratch / "recorded"
-        self._directory.mkdir()
-        self._answers = scratch / "answers"
-        self.recording = Recording(self._directory, self._answers, WITHOUT)
-
-    def run(self, *options: str, inject: str | None = None) -> int:
-        """Run the program and take in what it does; give its exit status."""
-        command = [*PROGRAM, str(self._directory), str(self._answers), *options]
-        return self.recording.run(command, self._scratch / "trace", inject=inject)
-
-    @property
-    def said(self) -> int:
-        """How many exports have returned."""
-        return sum(moment.what is What.SAID for moment in self.recording.moments)
-
-    def violations(self, cuts: int, seed: int, *, first: int = 0) -> list[str]:
-        """Cut the power so many times; say what is wrong afterwards."""
-        rebuilt = self._scratch / "rebuilt"
-        found: list[str] = []
-        for cut in self.recording.cuts(cuts, seed, first=first):
-            shutil.rmtree(rebuilt, ignore_errors=True)
-            rebuilt.mkdir()
-            cut.write_to(rebuilt)
-            where = f"seed {seed}, cut {cut.number} after moment {cut.place}"
-            found += [f"{where}: {problem}" for problem in problems(rebuilt, cut.said)]
-        return found
 
 
 def problems(directory: Path, said: Sequence[bytes]) -> Iterator[str]:
@@ -99,7 +59,7 @@ def _exported(name: str, record: object) -> Iterator[Blob]:
 @pytest.fixture
 def bench(tmp_path: Path) -> Workbench:
     """A place to record and rebuild."""
-    return Workbench(tmp_path)
+    return Workbench(tmp_path, "blob_child", problems)
 
 
 @pytest.fixture
@@ -114,7 +74,7 @@ def test_no_power_cut_loses_a_blob_that_an_event_names(
 ) -> None:
     """Wherever the power is cut, what was exported is in the log and on the disk, every byte."""
     assert bench.run() == 0
-    assert bench.said == RUNS * EXPORTS
+    assert bench.said() == RUNS * EXPORTS
     assert bench.violations(cuts, seed) == []
 
 
@@ -140,7 +100,7 @@ def test_what_a_killed_process_left_is_synced_by_the_next(
     assert bench.run(inject=f"fsync:signal=KILL:when={when}") != 0
     first = len(bench.recording.moments)
     assert bench.run() == 0
-    assert bench.said >= RUNS * EXPORTS - 1
+    assert bench.said() >= RUNS * EXPORTS - 1
     assert bench.violations(100, seed, first=first) == []
 
 
@@ -150,7 +110,7 @@ def test_a_process_that_trusts_what_it_finds_is_found_out(tmp_path: Path, seed: 
     for when in range(2, 12):
         scratch = tmp_path / str(when)
         scratch.mkdir()
-        bench = Workbench(scratch)
+        bench = Workbench(scratch, "blob_child", problems)
         bench.run(inject=f"fsync:signal=KILL:when={when}")
         first = len(bench.recording.moments)
         assert bench.run("--mutant", "trusting") == 0

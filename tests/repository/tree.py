@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("eventlog", "actors", "runtime", "perdure")
-SUBPACKAGES = ("runtime.cli",)  # those whose names are a decision too
+SUBPACKAGES = ("runtime.cli", "runtime.port")  # those whose names are a decision too
 
 # Made by tools or by running the program; never committed.
 _MADE = re.compile(r"\.(?!ci$|gitignore$|editorconfig$).*|build|dist|__pycache__|.*\.egg-info")

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from eventlog import MemoryStore
 from tests.eventlog.conftest import SteadyEnv
+from tests.runtime.reloading import Files
 from tests.runtime.terminal import Shell
 
 
@@ -28,3 +31,28 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
     """The command line in an empty directory."""
     monkeypatch.chdir(tmp_path)
     return Shell(tmp_path)
+
+
+@pytest.fixture
+def plugins_on_disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder for plugins; their modules are forgotten after the test."""
+    yield tmp_path
+    for name, module in sys.modules.copy().items():
+        if str(getattr(module, "__file__", None)).startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def plugin_folder(plugins_on_disk: Path) -> Files:
+    """A plugin in a folder."""
+    return Files(plugins_on_disk, "folder")
+
+
+@pytest.fixture(params=["folder", "module"])
+def plugin_files(
+    request: pytest.FixtureRequest, plugins_on_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> Files:
+    """A plugin in a folder, or in a module."""
+    monkeypatch.syspath_prepend(str(plugins_on_disk / "modules"))
+    monkeypatch.setenv("PYTHONPATH", str(plugins_on_disk / "modules"))
+    return Files(plugins_on_disk, request.param)

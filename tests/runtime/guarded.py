@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated, Any
 from unittest import mock
 
@@ -60,6 +61,18 @@ class Guarded:
     async def fails(self, ctx: RunContext, token: Secret) -> None:
         """Fail."""
         raise PluginError("NO", "no")
+
+    @entry
+    async def stay(self, ctx: RunContext, token: Secret) -> str:
+        """Stay for ever in the first process, and end in the next."""
+
+        async def here() -> int:
+            return os.getpid()
+
+        if await ctx.run.step("where", here) == os.getpid():
+            await ctx.run.export_text("staying")
+            await trio.sleep_forever()
+        return f"stayed with {len(token)}"
 
     @entry
     async def parent(self, ctx: RunContext, token: Any) -> str:

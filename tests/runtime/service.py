@@ -12,9 +12,10 @@ import pytest
 from actors.run.views import RunDelta, RunRecord
 from eventlog import MemoryStore, RealEnv, open_log
 from runtime.answers import ExportPage, RunAnswer, RunPage
-from runtime.blobs import BlobStore
+from runtime.blobs import BlobLimits, BlobStore
 from runtime.channels import Following
 from runtime.creation import CLAIM_WINDOW
+from runtime.depot import Depot
 from runtime.directory import Directory
 from runtime.errors import OperationError
 from runtime.limits import HostLimits
@@ -172,15 +173,28 @@ async def service(
 
 @asynccontextmanager
 async def real_service(
-    plugins: Mapping[str, Plugin], *, trigger: TriggerMode = "runs", **limits: Any
+    plugins: Mapping[str, Plugin],
+    store: MemoryStore | None = None,
+    depot: Depot | None = None,
+    blob_limits: BlobLimits | None = None,
+    seals: Seals | None = None,
+    source: SecretSource | None = None,
+    trigger: TriggerMode = "runs",
+    **limits: Any,
 ) -> AsyncIterator[Service]:
     """Run a node in the real world, on a log in memory."""
-    store = MemoryStore()
+    store, env = store or MemoryStore(), RealEnv()
     with closing(Directory(":memory:")) as directory:
         async with (
-            open_log(RealEnv(), store) as log,
+            open_log(env, store) as log,
             open_node(
-                log, plugins, directory, limits=HostLimits(**limits), trigger=trigger
+                log,
+                plugins,
+                directory,
+                limits=HostLimits(**limits),
+                blobs=BlobStore(env, depot, limits=blob_limits),
+                secrets=Secrets(env, vault=Vault(env, seals), source=source),
+                trigger=trigger,
             ) as node,
         ):
             yield Service(node, store)

@@ -74,12 +74,12 @@ async def test_a_backup_brings_back_the_log_and_its_blobs(data_dir: Path, tmp_pa
             await draft.write(b"not named")
             await draft.publish()
         report = await back_up(log, FileDepot(data_dir), backup)
-        assert (report.blobs, report.bytes, report.problems) == (3, 300_000, [])
+        assert (report.blobs.blobs, report.blobs.bytes, report.sound) == (3, 300_000, True)
         assert (await verify_blobs(log, FileDepot(data_dir))).sound
     assert sorted(path.name for path in backup.iterdir()) == [LOG_BACKUP, "scopes"]
     restored.mkdir()
     report = await restore(backup, restored / "log.db", FileDepot(restored), env=RealEnv())
-    assert (report.blobs, report.sound) == (3, True)
+    assert (report.blobs.blobs, report.sound) == (3, True)
     assert blob_files(restored) == [p for p in blob_files(data_dir) if "0192-nobody" not in str(p)]
     async with node_in(restored) as (log, node):
         assert (await verify(log)).sound
@@ -100,7 +100,7 @@ async def test_missing_and_damaged_blobs_are_reported(data_dir: Path, tmp_path: 
         (data_dir / second).write_bytes(b"x" * 100_000)
         for report in (
             await verify_blobs(log, FileDepot(data_dir)),
-            await back_up(log, FileDepot(data_dir), tmp_path / "backup"),
+            (await back_up(log, FileDepot(data_dir), tmp_path / "backup")).blobs,
         ):
             assert (report.blobs, report.problem_count, report.sound) == (1, 2, False)
             assert [problem.split()[-1] for problem in report.problems] == ["missing", "damaged"]

@@ -16,6 +16,7 @@ from eventlog.store import Bounds
 from runtime.beside import BesideLog, completed, open_beside
 from runtime.datadir import DataDir
 from runtime.errors import OperationError
+from runtime.loading import Loaded, Outcome, Source
 from runtime.local import open_local_node
 from runtime.node import Node
 from runtime.plugin import declared
@@ -30,8 +31,8 @@ READS = ("runs.get", "runs.export", "runs.logs")
 async def node(directory: Path, **options: Any) -> AsyncIterator[Node]:
     """A node on the log of a directory, on real files."""
     settings = Settings(data_dir=str(directory))
-    plugins = {"test": declared(Example)}
-    async with open_local_node(settings, plugins, **options) as opened:
+    loaded = Loaded({Source(name="the test"): Outcome({"test": declared(Example)})})
+    async with open_local_node(settings, loaded, **options) as opened:
         yield opened
 
 

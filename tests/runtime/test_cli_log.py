@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -200,3 +201,67 @@ def test_blobs_go_along_and_are_checked(shell: Shell) -> None:
     again = shell.call("log", "backup", "hole.perdure", "--data-dir", "other")
     assert again.exit_code == 1
     assert "is missing" in again.output
+
+
+def sealed_run(shell: Shell) -> str:
+    """Leave a run that has not ended and has a sealed secret; give its id."""
+    words = ("run", "test.stay", "--arg", "token=correct-horse")
+    with shell.process(*words, PERDURE_MODULES=GUARDED) as process:
+        assert process.stdout is not None
+        while "staying" not in process.stdout.readline():
+            assert process.poll() is None
+    (run,) = shell.runs()
+    assert run["status"] == "running"
+    return str(run["run_id"])
+
+
+GUARDED = "tests.runtime.guarded"
+
+
+def test_sealed_secrets_go_along_with_their_key(shell: Shell) -> None:
+    """A run that was left goes on where it was restored, and gets its secret."""
+    run_id = sealed_run(shell)
+    said = shell.call("log", "backup", "copy.perdure").output
+    assert "and 1 sealed secrets are in copy.perdure" in said
+    assert "seal.key is in it too: who can read the backup can open what it seals" in said
+    back = shell.json("log", "restore", "copy.perdure", "--data-dir", "other")
+    assert (back["seals"], back["key"], back["seal_problem_count"]) == (1, True, 0)
+    checked = shell.call("log", "verify", "--data-dir", "other")
+    assert "1 sealed secrets were opened." in checked.output
+    assert "The log is sound." in checked.output
+    again = shell.call("retry", run_id, "--data-dir", "other", PERDURE_MODULES=GUARDED)
+    assert again.exit_code == 0, again.output
+    assert "stayed with 13" in again.output
+    assert shell.json("log", "verify", "--data-dir", "other")["seals"] == 0
+
+
+def test_the_key_can_be_left_out(shell: Shell) -> None:
+    """Then nothing runs on what was restored until it is put back; both are said."""
+    run_id = sealed_run(shell)
+    said = shell.call("log", "backup", "copy.perdure", "--without-key")
+    assert "seal.key is not in it: keep a copy elsewhere" in said.output
+    assert not Path("copy.perdure/seal.key").exists()
+    back = shell.call("log", "restore", "copy.perdure", "--data-dir", "other")
+    assert back.exit_code == 0
+    assert "put seal.key (mode 600) into other now" in back.output
+    words = ("retry", run_id, "--data-dir", "other")
+    refused = shell.call(*words, PERDURE_MODULES=GUARDED)
+    assert refused.exit_code == 2
+    assert "seal.key is missing, and 1 sealed secrets need it" in refused.stderr
+    shutil.copy2(shell.data / "seal.key", "other")
+    assert shell.call(*words, PERDURE_MODULES=GUARDED).exit_code == 0
+
+
+def test_verify_names_a_damaged_seal_and_the_remedy(shell: Shell) -> None:
+    """And so does a backup, which has the rest."""
+    run_id = sealed_run(shell)
+    (shell.data / "sealed" / run_id).write_bytes(b"half")
+    for words in (("log", "verify"), ("log", "backup", "copy.perdure")):
+        result = shell.call(*words)
+        assert result.exit_code == 1
+        assert f"the sealed secret of run {run_id} does not open" in result.output
+        assert "perdure retry RUN --secret NAME=VALUE" in result.output
+    report = json.loads(shell.call("log", "verify", "--json").output)
+    assert (report["sound"], report["problem_count"], report["seal_problem_count"]) == (False, 0, 1)
+    (shell.data / "sealed" / run_id).unlink()
+    assert f"of run {run_id} is missing" in shell.call("log", "verify").output

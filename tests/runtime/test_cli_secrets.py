@@ -59,3 +59,13 @@ def test_a_key_that_others_can_read_stops_everything(shell: Shell) -> None:
     said = shell.call("run", "test.use", "--arg", f"token={CANARY}", **MODULES)
     assert said.exit_code == 2
     assert "chmod 600" in said.output
+
+
+def test_secrets_are_this_users_unless_settings_say_otherwise(shell: Shell) -> None:
+    """Whoever uses the command line is the tenant `local`."""
+    words = ("run", "test.use", "--arg", REFERENCE)
+    more = {**MODULES, "PERDURE_SECRET_HORSE": CANARY}
+    assert shell.call(*words, **more).exit_code == 0
+    said = shell.call(*words, **more, PERDURE_GRANTED_SECRETS="acme:*,local:cow")
+    assert said.exit_code == 2
+    assert "there is no secret 'horse'" in said.output

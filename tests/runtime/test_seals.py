@@ -4,11 +4,13 @@ import os
 import stat
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from trio.testing import MockClock
 
 from eventlog.env import RealEnv
+from runtime import sealing
 from runtime.seals import KEY_BYTES, MemorySeals, SealFolder, Seals, SecretsUnusable
 from runtime.secret_source import MAX_BYTES, SecretNotFound, SecretSource
 from runtime.vault import Vault
@@ -72,8 +74,10 @@ async def test_hashing_and_sealing_have_keys_of_their_own(autojump_clock: MockCl
     """And neither is the one in the file."""
     kept = MemorySeals()
     vault = Vault(SteadyEnv(), kept)
-    keys = {await vault.hash_key(), await vault._key_for(b"seal"), kept.key(bytes)}
-    assert len(keys) == 3
+    used: list[bytes] = []
+    with mock.patch("cryptography.hazmat.primitives.ciphers.aead.AESGCM", used.append):
+        sealing._aes(kept.key(lambda count: b"k" * count))
+    assert len({*used, await vault.hash_key(), kept.key(bytes)}) == 3
 
 
 def test_the_files_are_their_owners_alone(tmp_path: Path) -> None:
@@ -146,6 +150,68 @@ def test_a_seal_is_there_whole_or_not_at_all(
     assert len(list((tmp_path / "sealed").iterdir())) == 2
 
 
+def test_a_name_that_is_found_is_synced_before_anything_is_sealed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever made the key or the folder may have died before its name was durable."""
+    first = SealFolder(tmp_path)
+    key = first.key(os.urandom)
+    first.put("run-0", b"data")
+    synced: list[Path] = []
+    monkeypatch.setattr("runtime.seals.sync_directory", synced.append)
+    folder = SealFolder(tmp_path)
+    assert synced == []
+    assert folder.key(os.urandom) == key
+    assert synced == [tmp_path]
+    folder.put("run-1", b"data")
+    assert synced == [tmp_path, tmp_path, tmp_path / "sealed"]
+    folder.key(os.urandom)
+    folder.put("run-2", b"data")
+    assert synced[3:] == [tmp_path / "sealed"]
+
+
+def test_a_name_that_cannot_be_synced_is_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A later sync would claim what this one could not do."""
+
+    def fails(_: Path) -> None:
+        raise OSError(5, "Input/output error")
+
+    folder = SealFolder(tmp_path)
+    with monkeypatch.context() as broken:
+        broken.setattr("runtime.seals.sync_directory", fails)
+        with pytest.raises(OSError, match="Input/output"):
+            folder.key(os.urandom)
+    assert list(tmp_path.iterdir()) == []
+    folder.key(os.urandom)
+
+
+def test_no_second_key_is_made_where_seals_of_the_first_lie(tmp_path: Path) -> None:
+    """Nothing starts: a lost key is put back, or its seals are given up by somebody who knows."""
+    folder = SealFolder(tmp_path)
+    folder.key(os.urandom)
+    folder.check()
+    folder.put("run-1", b"data")
+    (tmp_path / "seal.key").unlink()
+    for refused in (folder.check, lambda: folder.key(os.urandom)):
+        with pytest.raises(SecretsUnusable, match=r"seal.key is missing, and 1 .*put it back"):
+            refused()
+    folder.drop("run-1")
+    folder.check()
+    folder.key(os.urandom)
+
+
+@pytest.mark.parametrize("name", ["../run", "a/b", "", ".", "RUN", "run.new"])
+def test_only_ids_of_runs_name_files(tmp_path: Path, name: str) -> None:
+    """A log that somebody else has made leads nowhere else."""
+    folder = SealFolder(tmp_path / "data")
+    for use in (folder.get, folder.drop, lambda name: folder.put(name, b"data")):
+        with pytest.raises(ValueError, match="cannot be the id of a run"):
+            use(name)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_was_never_finished_is_cleared_away(tmp_path: Path) -> None:
     """A process that died while it wrote leaves a file under another name."""
     folder = SealFolder(tmp_path)
@@ -167,9 +233,9 @@ def test_a_reference_leads_to_a_variable_or_a_file(tmp_path: Path) -> None:
     secret = tmp_path / "git-hub.com"
     secret.write_text("from a file\n", "utf-8")
     secret.chmod(0o600)
-    assert SecretSource({}, tmp_path).find("git-hub.com") == "from a file"
+    assert SecretSource({}, tmp_path).find("git-hub.com", "t") == "from a file"
     variables = {"PERDURE_SECRET_GIT_HUB_COM": "from a variable"}
-    assert SecretSource(variables, tmp_path).find("git-hub.com") == "from a variable"
+    assert SecretSource(variables, tmp_path).find("git-hub.com", "t") == "from a variable"
 
 
 def broken(path: Path) -> Any:
@@ -204,10 +270,10 @@ def test_a_reference_that_leads_nowhere_says_why(tmp_path: Path, name: str, said
     """By its name, and with what to do about it."""
     broken(tmp_path)
     with pytest.raises(SecretNotFound, match=said):
-        SecretSource({}, tmp_path).find(name)
+        SecretSource({}, tmp_path).find(name, "t")
 
 
 def test_without_a_folder_only_variables_are_looked_at() -> None:
     """As in memory."""
     with pytest.raises(SecretNotFound, match=r"set PERDURE_SECRET_X$"):
-        SecretSource().find("x")
+        SecretSource().find("x", "t")

@@ -65,6 +65,9 @@ def test_variables_are_read_as_what_they_stand_for(tmp_path: Path) -> None:
         ("runs = 0", {}, "runs (perdure.toml)"),
         ("", {"PERDURE_RUNS": "x"}, "runs (PERDURE_RUNS)"),
         ("runs = ", {}, "perdure.toml cannot be read"),
+        ("granted_secrets = ['github']", {}, "granted_secrets (perdure.toml)"),
+        ("granted_secrets = ['acme:../x']", {}, "granted_secrets (perdure.toml)"),
+        ("", {"PERDURE_GRANTED_SECRETS": "a:b,c"}, "granted_secrets (PERDURE_GRANTED_SECRETS)"),
         ("", {"PERDURE_CONFIG": "none.toml"}, "none.toml, which does not exist"),
     ],
 )

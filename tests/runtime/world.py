@@ -157,6 +157,12 @@ class Example:
             ctx.run.log(f"line {number}")
             await trio.sleep(0.001)
 
+    @entry
+    async def pour(self, ctx: RunContext, items: int, size: int) -> None:
+        """Put out so many texts of so many characters."""
+        for _ in range(items):
+            await ctx.run.export_text("x" * size)
+
 
 class World:
     """A host over a store, and the ways to use it."""

@@ -4,6 +4,7 @@ from typing import Final
 
 from tools.bench.actors import MEMORY, REBUILD
 from tools.bench.benchmark import Benchmark
+from tools.bench.blobs import BLOB_EXPORT, BLOB_READ, BLOB_WRITE
 from tools.bench.eventlog_append import APPEND_MANY, APPEND_ONE
 from tools.bench.eventlog_followers import LIVE_LAG, STALLED
 from tools.bench.eventlog_place import CURSOR, INSTANT
@@ -32,4 +33,7 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
     PROCESS_START,
     PROCESS_MESSAGES,
     PROCESS_CANCEL,
+    BLOB_WRITE,
+    BLOB_READ,
+    BLOB_EXPORT,
 )

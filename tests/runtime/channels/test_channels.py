@@ -5,11 +5,15 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import pytest
 import trio
 from trio.testing import MockClock
 
 from actors.run.events import ProgressReported
 from eventlog import MemoryStore
+from eventlog.record import START
+from runtime.answers import Frame
+from runtime.channels import Following
 from runtime.principal import LOCAL
 from runtime.requests import CancelRun, ExportRun
 from tests.runtime.service import Service, events, refused, service, until_ended
@@ -218,7 +222,7 @@ async def test_a_follower_that_does_not_pull_delays_nobody(autojump_clock: MockC
 
 
 async def test_operators_follow_the_records_themselves(autojump_clock: MockClock) -> None:
-    """Each record as it was stored, with the cursor to go on from."""
+    """Each record as it was stored, and with each frame the cursor to go on from."""
     async with service() as s:
         run_id = (await s.start("greet", trace_id="tr"))["run_id"]
         await s.finished(run_id)
@@ -229,8 +233,9 @@ async def test_operators_follow_the_records_themselves(autojump_clock: MockClock
         assert records[0]["body"]["entry_id"] == "greet"
         assert records[0]["metadata"]["trace"] == "tr"
         assert [r["sealed"] for r in records] == [False] * (len(records) - 1) + [True]
-        later = await s.follow("log", after=records[1]["cursor"])
-        assert await events(later) == records[2:]
+        first = await (await s.follow("log", limit=2)).next_frame()
+        assert first["events"] == records[:2]
+        assert await events(await s.follow("log", after=first["cursor"])) == records[2:]
         mine = await s.follow("log", run_id=run_id)
         assert await events(mine) == records
 
@@ -241,3 +246,60 @@ async def test_a_bad_cursor_is_refused(autojump_clock: MockClock) -> None:
         for channel in ("runs", "export", "log"):
             await refused("INVALID_CURSOR", partial(s.follow, channel, after="rubbish"))
             await refused("RUN_NOT_FOUND", partial(s.follow, channel, run_id="nobody"))
+
+
+# Ends
+
+
+@pytest.mark.parametrize("channel", ["runs", "export", "run", "log"])
+async def test_following_one_run_ends_with_the_run(channel: str, autojump_clock: MockClock) -> None:
+    """On every channel, live, from the past, and for whoever comes back after the end."""
+    async with service() as s:
+        run_id = (await s.start("greet"))["run_id"]
+        live = await s.follow(channel, run_id=run_id, after=await s.cursor())
+        last = await _last(live)
+        assert last["end"]
+        past = await s.follow(channel, run_id=run_id, after=None)
+        assert (await _last(past))["end"]
+        again = await s.follow(channel, run_id=run_id, after=last["cursor"])
+        assert await again.next_frame() == last | {"events": [], "live": True}
+
+
+async def test_an_end_is_told_though_a_filter_hides_it(autojump_clock: MockClock) -> None:
+    """Whoever waits for one status of one run is told that it will not come."""
+    async with service() as s:
+        run_id = (await s.start("greet"))["run_id"]
+        following = await s.follow("runs", run_id=run_id, status=["canceled"])
+        assert (await _last(following))["end"]
+
+
+async def test_the_channel_of_one_run_has_its_changes_and_what_it_put_out(
+    autojump_clock: MockClock,
+) -> None:
+    """In the order of the log, each told apart."""
+    async with service() as s:
+        run_id = (await s.start("greet"))["run_id"]
+        await s.finished(run_id)
+        seen = await events(await s.follow("run", run_id=run_id))
+        assert [next(iter(event)) for event in seen] == ["run", "run", "export", "run"]
+        await refused("VALIDATION_ERROR", partial(s.follow, "run"))
+
+
+async def test_each_event_of_a_delivery_has_a_cursor(autojump_clock: MockClock) -> None:
+    """Whoever stops in the middle of a delivery goes on from there (R44)."""
+    async with service() as s:
+        run_id = (await s.start("greet"))["run_id"]
+        await s.finished(run_id)
+        following = await s.follow("runs", run_id=run_id, after=s.node.host.log.cursor(START))
+        delivery = await following.next_delivery(100)
+        statuses = [one.as_event()["status"] for one in delivery.shown]
+        for number, cursor in enumerate(following.cursors(delivery), 1):
+            rest = await events(await s.follow("runs", run_id=run_id, after=cursor))
+            assert [event["status"] for event in rest] == statuses[number:]
+
+
+async def _last(following: Following) -> Frame:
+    while True:
+        frame = await following.next_frame()
+        if frame["end"]:
+            return frame

@@ -1,0 +1,59 @@
+"""What a channel shows of a record: an event, encoded once for each format and shared by all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import cbor2
+import msgspec
+
+if TYPE_CHECKING:
+    from eventlog.record import Mark
+
+Kind = Literal["run", "export", "record"]
+
+
+class Shown:
+    """An event at a place in the log.
+
+    ``report`` names what it reports on, if only the newest report on that is of interest. A listed
+    one tells what is there at its place, and not what was recorded there.
+    """
+
+    __slots__ = ("_cbor", "_event", "_json", "is_listed", "kind", "mark", "report")
+
+    def __init__(
+        self,
+        kind: Kind,
+        mark: Mark,
+        event: Any,  # noqa: ANN401 - whatever its channel shows
+        *,
+        report: tuple[str, str] | None = None,
+        is_listed: bool = False,
+    ) -> None:
+        """Nothing is encoded before somebody asks."""
+        self.kind = kind
+        self.mark = mark
+        self.report = report
+        self.is_listed = is_listed
+        self._event = event
+        self._json: bytes | None = None
+        self._cbor: bytes | None = None
+
+    def as_event(self) -> Any:  # noqa: ANN401 - whatever its channel shows
+        """Give the event itself."""
+        return self._event
+
+    @property
+    def json(self) -> bytes:
+        """The event as JSON, in one line."""
+        if self._json is None:
+            self._json = msgspec.json.encode(self.as_event())
+        return self._json
+
+    @property
+    def cbor(self) -> bytes:
+        """The event as CBOR."""
+        if self._cbor is None:
+            self._cbor = cbor2.dumps(self.as_event())
+        return self._cbor

@@ -1,0 +1,281 @@
+"""One request and its response, as ASGI has it.
+
+The app runs in the connection's task and nothing else does. ``receive`` reads when it is called:
+first the body, then, once that is complete, it waits for the end of the exchange. What ends it:
+
+* the response is complete;
+* the connection breaks, on reading or on writing;
+* the client breaks a rule in its body. It is answered at once, if nothing was sent so far.
+
+All of them are ``http.disconnect``; sending afterwards raises ``Disconnected``, an ``OSError``, as
+ASGI 2.4 wants it. The app is never cancelled: what it had begun it finishes.
+
+A client that closes its side after the request is no disconnect: it may still read, as ``nc -N``
+does. Whether it does is seen when something is sent: the first bytes that nobody takes come back
+as a reset, the next ones fail. A stream with heartbeats so loses a silent client after two of them.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import h11
+import trio
+
+from runtime.port.body import LengthBody, body_of
+from runtime.port.refusal import Refusal, Refused, error_response, reason_phrase
+from runtime.port.wire import PIECE, Disconnected, Wire
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
+    from runtime.port.head import Head, HeadBuffer
+    from runtime.port.limits import PortLimits
+
+    Message = MutableMapping[str, Any]
+
+SPEC: Final = {"version": "3.0", "spec_version": "2.4"}
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+_CHUNKED_PIECE: Final = 16 << 10  # a body in one-byte chunks is work: not too much of it at once
+_DRAIN: Final = 64 << 10  # bytes of a body nobody read that are worth keeping a connection
+_NO_BODY: Final = frozenset({204, 304})
+_UNFINISHED: Final = "the body ends before its end; send all of it"
+_SLOW: Final = "the body comes too slowly; send it faster, or again later"
+
+
+class Exchange:
+    """A request that is being answered."""
+
+    def __init__(
+        self, head: Head, wire: Wire, buffer: HeadBuffer, limits: PortLimits, date: bytes
+    ) -> None:
+        """Take a head; ``buffer`` holds what came behind it."""
+        self.head = head
+        self.status = 0  # of the response, once there is one
+        self.closing = False  # say `connection: close`
+        self.started = False  # something of the response was sent
+        self.finished = False
+        self.refusal: Refusal | None = None  # what the client was told instead of an answer
+        self._wire = wire
+        self._buffer = buffer
+        self._limits = limits
+        self._date = date
+        self._body = body_of(head)
+        self._body_limit = limits.body_bytes
+        self._body_size = 0
+        self._body_given = False  # the app has seen the end of it
+        self._continue = head.expects_continue and not self._body.done
+        self._patience = limits.body_window
+        self._progress = 0
+        self._start: h11.Response | None = None
+        self._bodyless = False
+        self._over = trio.Event()
+        self._waiting: trio.CancelScope | None = None
+
+    def scope(self) -> dict[str, Any]:
+        """Give the scope for the app, as far as it is about this request."""
+        head = self.head
+        return {
+            "type": "http",
+            "asgi": SPEC,
+            "http_version": head.version,
+            "method": head.method,
+            "path": head.path,
+            "raw_path": head.raw_path,
+            "query_string": head.query,
+            "root_path": "",
+            "headers": head.headers,
+            "extensions": {"perdure.body_limit": self.limit_body},
+        }
+
+    def limit_body(self, size: int) -> None:
+        """Set how large the body of this request may be; called before it is read."""
+        self._body_limit = size
+
+    @property
+    def keeps_alive(self) -> bool:
+        """Whether another request may follow on this connection."""
+        return self.finished and self.head.protocol.our_state is h11.DONE and not self._wire.gone
+
+    @property
+    def body_read(self) -> bool:
+        """Whether nothing of the body is still to come."""
+        return self._body.done
+
+    # --- receive -----------------------------------------------------------------------------
+
+    async def receive(self) -> Message:
+        """Give the app what happens next."""
+        if self._wire.gone or self.finished or self.refusal is not None:
+            await trio.lowlevel.checkpoint()
+            return {"type": "http.disconnect"}
+        if self._body_given:
+            return await self._disconnect()
+        try:
+            payload = await self._read_body()
+        except Disconnected:
+            return {"type": "http.disconnect"}
+        except Refused as error:
+            await self._refuse(error.refusal)
+            return {"type": "http.disconnect"}
+        self._body_given = self._body.done
+        return {"type": "http.request", "body": payload, "more_body": not self._body_given}
+
+    async def _read_body(self) -> bytes:
+        """Give the next part of the body, and nothing only at its end."""
+        body = self._body
+        if (body.known or 0) + self._body_size > self._body_limit:
+            raise self._too_large()
+        if self._continue:
+            self._continue = False
+            if not len(self._buffer):  # it waits indeed
+                await self._wire.write(_CONTINUE)
+        payload = b""
+        while not body.done and not payload:
+            payload, rest = body.take(self._buffer.take_all() or await self._more())
+            if rest:
+                self._buffer.add(rest)
+            self._body_size += len(payload)
+            if self._body_size > self._body_limit:
+                raise self._too_large()
+        return payload
+
+    async def _more(self) -> bytes | bytearray:
+        """Read on; a client has to make some progress in the time that it is waited for."""
+        size = PIECE if isinstance(self._body, LengthBody) else _CHUNKED_PIECE
+        begun = trio.current_time()
+        with trio.move_on_after(self._patience) as scope:
+            data = await self._wire.read(size)
+        if scope.cancelled_caught:
+            raise Refused("REQUEST_TIMEOUT", _SLOW)
+        if not data:
+            raise Refused("BAD_REQUEST", _UNFINISHED)
+        self._patience -= trio.current_time() - begun
+        self._progress += len(data)
+        if self._progress >= self._limits.body_progress:
+            self._patience, self._progress = self._limits.body_window, 0
+        return data
+
+    def _too_large(self) -> Refused:
+        return Refused(
+            "PAYLOAD_TOO_LARGE",
+            f"send at most {self._body_limit} bytes in one request",
+            limit=self._body_limit,
+        )
+
+    async def _disconnect(self) -> Message:
+        """Wait for the end of the exchange; what the client sends meanwhile is kept for later."""
+        while not self.finished and not self._wire.gone and not self._wire.ended:
+            if len(self._buffer) > self._limits.head_bytes:
+                break
+            with trio.CancelScope() as self._waiting:
+                try:
+                    self._buffer.add(await self._wire.read())
+                except Disconnected:
+                    self._over.set()
+            self._waiting = None
+        await self._over.wait()
+        return {"type": "http.disconnect"}
+
+    # --- send --------------------------------------------------------------------------------
+
+    async def send(self, message: Message) -> None:
+        """Take a part of the response from the app."""
+        if self._wire.gone or self.refusal is not None:
+            raise Disconnected("the client is gone")
+        kind = message["type"]
+        if kind == "http.response.start":
+            self._begin(message)
+        elif kind == "http.response.body":
+            await self._send_body(message.get("body", b""), more=message.get("more_body", False))
+        else:
+            raise ValueError(f"there is no message {kind!r} to send")
+
+    def _begin(self, message: Message) -> None:
+        """Keep the head of the response until something of its body comes."""
+        if self.status:
+            raise RuntimeError("the response has begun already")
+        headers = [(bytes(name), bytes(value)) for name, value in message.get("headers", ())]
+        if not any(name.lower() == b"date" for name, _ in headers):
+            headers.append((b"date", self._date))
+        if self.closing or self._continue:
+            headers.append((b"connection", b"close"))
+        status = message["status"]
+        self._start = h11.Response(
+            status_code=status, headers=headers, reason=reason_phrase(status)
+        )
+        self._bodyless = self.head.method == "HEAD" or status in _NO_BODY
+        self.status = status
+
+    async def _send_body(self, body: bytes, *, more: bool) -> None:
+        if not self.status or self.finished:
+            raise RuntimeError("the response has not begun or is complete already")
+        protocol = self.head.protocol
+        out = []
+        if self._start is not None:
+            out.append(protocol.send(self._start))
+            self._start = None
+        if body and not self._bodyless:
+            out.append(protocol.send(h11.Data(data=body)))
+        if not more:
+            out.append(protocol.send(h11.EndOfMessage()))
+            self._finish()
+        self.started = True
+        try:
+            if more:
+                await self._wire.write(b"".join(out))
+            else:
+                await self._wire.write_last(b"".join(out))
+        except Disconnected:
+            self._end()
+            raise
+
+    def _finish(self) -> None:
+        self.finished = True
+        self._end()
+
+    def _end(self) -> None:
+        """Wake who waits for the end."""
+        self._over.set()
+        if self._waiting is not None:
+            self._waiting.cancel()
+
+    # --- ends that are not the app's -------------------------------------------------------------
+
+    async def _refuse(self, refusal: Refusal) -> None:
+        """Answer in the place of the app, or break off what it has begun to send."""
+        self.refusal = refusal
+        if self.started:
+            self._wire.abort()
+        else:
+            await self.answer(refusal)
+
+    async def answer(self, refusal: Refusal) -> None:
+        """Answer with an error, as the last thing on this connection."""
+        only_head = self.head.method == "HEAD"
+        self.status = refusal.status
+        self._start = None
+        self._finish()
+        with suppress(Disconnected):
+            await self._wire.write(error_response(refusal, date=self._date, head_only=only_head))
+
+    def abandon(self) -> None:
+        """Break off a response that cannot be completed: the client must not take it for whole."""
+        self._wire.abort()
+        self._end()
+
+    async def drain_body(self) -> bool:
+        """Read what is left of the body if it is little; tell whether nothing is left."""
+        if self._body.done:
+            return True
+        if self._continue or (self._body.known or 0) > _DRAIN:
+            return False
+        self._body_limit = self._body_size + _DRAIN
+        with trio.move_on_after(self._limits.linger):
+            try:
+                while not self._body.done:
+                    await self._read_body()
+            except (Disconnected, Refused):
+                return False
+        return self._body.done

@@ -1,0 +1,66 @@
+"""What the port itself says no to, and how: one JSON shape, and what to do next."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from runtime.errors import ERRORS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Refusal(NamedTuple):
+    """An error of the table in ``runtime.errors``, with a message that says what to do next."""
+
+    code: str
+    message: str
+    details: Mapping[str, Any] | None = None
+
+    @property
+    def status(self) -> int:
+        """What HTTP says to it."""
+        return ERRORS[self.code].status
+
+
+class Refused(Exception):
+    """A request stops here. Raised by parsers; the connection answers and ends."""
+
+    def __init__(self, code: str, message: str, **details: Any) -> None:
+        """Say why, and what to do next."""
+        super().__init__(message)
+        self.refusal = Refusal(code, message, details or None)
+
+
+def error_body(code: str, message: str, details: Mapping[str, Any] | None = None) -> bytes:
+    """Give the JSON of an error."""
+    return msgspec.json.encode({"error": {"code": code, "message": message, "details": details}})
+
+
+def error_response(refusal: Refusal, *, date: bytes, head_only: bool = False) -> bytes:
+    """Give a whole response that ends its connection."""
+    body = error_body(*refusal)
+    again = b"retry-after: 1\r\n" if ERRORS[refusal.code].retriable else b""
+    return raw_response(refusal.status, body, date=date, head_only=head_only, more=again)
+
+
+def raw_response(
+    status: int, body: bytes, *, date: bytes, head_only: bool = False, more: bytes = b""
+) -> bytes:
+    """Put together a response that ends its connection; ``more`` are whole header lines."""
+    head = (
+        b"HTTP/1.1 %d %s\r\ndate: %s\r\ncontent-type: application/json\r\n"
+        b"content-length: %d\r\nconnection: close\r\n%s\r\n"
+    ) % (status, reason_phrase(status), date, len(body), more)
+    return head if head_only else head + body
+
+
+def reason_phrase(status: int) -> bytes:
+    """Give the words that usually stand behind a status."""
+    return _REASONS.get(status, b"")
+
+
+_REASONS: Final = {int(status): status.phrase.encode() for status in HTTPStatus}

@@ -1,0 +1,177 @@
+"""What is said on one connection, without saying how it is sent.
+
+    client                                         server
+    {id, call, args}                               {id, ok, cursor} or {id, error}
+    {id, follow: {channel, ...}, after, credit}    {id, events, cursor}, again and again
+                                                   {id, live: cursor} once it has caught up
+    {id, credit: 100}
+    {id, stop: true}                               {id, end: "stopped", cursor}
+
+An id is chosen by the client and free again when what it named has ended: a call with its answer,
+a follow with ``end`` or an error. Credit counts events: a follow that has a credit gets so many
+and waits for more; without one the connection itself is the limit.
+
+``Conversation`` reads messages and gives what is to be done; it writes messages and knows what is
+open. A message that makes no sense is answered with an error; credit and stop for a follow that has
+ended are passed over, since the two messages have met on their way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+import msgspec
+
+from eventlog.errors import CodecError
+from runtime.errors import OperationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from runtime.websocket.formats import Format
+
+Id = (
+    Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+    | Annotated[
+        int, msgspec.Meta(ge=0, le=(1 << 53) - 1)  # what JavaScript can hold
+    ]
+)
+Credit = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
+EndReason = Literal["terminal", "stopped", "draining"]
+
+
+class Call(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Ask for an operation."""
+
+    id: Id
+    call: str
+    args: dict[str, Any] = {}
+
+
+class Follow(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Follow a channel from a cursor on."""
+
+    id: Id
+    follow: dict[str, Any]
+    after: str | None = None
+    credit: Credit | None = None
+
+
+class More(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Allow so many events more."""
+
+    id: Id
+    credit: Credit
+
+
+class Stop(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Follow no longer."""
+
+    id: Id
+    stop: Literal[True]
+
+
+ClientMessage = Call | Follow | More | Stop
+_KINDS: Final[dict[str, type[ClientMessage]]] = {"call": Call, "follow": Follow, "stop": Stop}
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Something to send at once."""
+
+    message: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationLimits:
+    """How much may be open at once on one connection."""
+
+    calls: int = 1000
+    call_bytes: int = 16 << 20  # of all calls that are open
+    follows: int = 100
+
+
+class Conversation:
+    """The state of one connection: which ids stand for what."""
+
+    def __init__(self, format: Format, limits: ConversationLimits | None = None) -> None:  # noqa: A002
+        """Begin with nothing open."""
+        self._format = format
+        self._limits = limits or ConversationLimits()
+        self._calls: dict[str | int, int] = {}  # and how many bytes each has
+        self._call_bytes = 0
+        self._follows: set[str | int] = set()
+
+    # What a client says
+
+    def receive(self, message: str | bytes) -> ClientMessage | Reply | None:
+        """Give what a message asks for, or the reply that tells what is wrong with it."""
+        try:
+            value = self._format.decode(message)
+        except CodecError as error:
+            return self._refuse(f"this is no message: {error}")
+        if not isinstance(value, dict):
+            return self._refuse("a message is an object with an id")
+        kind = next((kind for name, kind in _KINDS.items() if name in value), More)
+        try:
+            asked = msgspec.convert(value, kind)
+        except msgspec.ValidationError as error:
+            return self._refuse(f"this is no {kind.__name__.lower()}: {error}", value.get("id"))
+        if isinstance(asked, Call | Follow):
+            return self._begin(asked, len(message))
+        return asked if asked.id in self._follows else None
+
+    def _begin(self, asked: Call | Follow, size: int) -> ClientMessage | Reply:
+        if asked.id in self._calls or asked.id in self._follows:
+            return self._refuse("this id stands for something else that is open", asked.id)
+        limits = self._limits
+        if isinstance(asked, Follow):
+            if len(self._follows) >= limits.follows:
+                return self._too_many(asked.id, f"{limits.follows} follows")
+            self._follows.add(asked.id)
+        else:
+            if len(self._calls) >= limits.calls:
+                return self._too_many(asked.id, f"{limits.calls} calls")
+            if self._call_bytes + size > limits.call_bytes:
+                return self._too_many(asked.id, f"calls of {limits.call_bytes} bytes in all")
+            self._calls[asked.id] = size
+            self._call_bytes += size
+        return asked
+
+    def _too_many(self, about: str | int, what: str) -> Reply:
+        message = f"a connection may have {what} open; wait until one has ended"
+        return Reply(self.refusal(about, OperationError("OVERLOADED", message)))
+
+    def _refuse(self, message: str, about: Any = None) -> Reply:  # noqa: ANN401 - what was sent
+        """Refuse a message. Its id may stand for something that goes on, so it is a detail."""
+        details = {"id": about} if isinstance(about, str | int) else {}
+        return Reply(self.refusal(None, OperationError("VALIDATION_ERROR", message, **details)))
+
+    # What the server says
+
+    def answer(self, call_id: str | int, answer: Mapping[str, Any]) -> bytes:
+        """Answer a call: what was asked for, and the cursor at which it is true."""
+        self._forget(call_id)
+        found = dict(answer)
+        cursor = found.pop("cursor", None)
+        return self._format.encode({"id": call_id, "ok": found, "cursor": cursor})
+
+    def refusal(self, about: str | int | None, error: OperationError) -> bytes:
+        """Refuse a call or a follow, or end a follow that cannot go on."""
+        if about is not None:
+            self._forget(about)
+        return self._format.encode({"id": about, "error": error.view()})
+
+    def live(self, follow_id: str | int, cursor: str | None) -> bytes:
+        """Say that a follow has caught up."""
+        return self._format.encode({"id": follow_id, "live": cursor})
+
+    def end(self, follow_id: str | int, reason: EndReason, cursor: str | None) -> bytes:
+        """Say that a follow has ended, and where."""
+        self._forget(follow_id)
+        return self._format.encode({"id": follow_id, "end": reason, "cursor": cursor})
+
+    def _forget(self, ended: str | int) -> None:
+        self._call_bytes -= self._calls.pop(ended, 0)
+        self._follows.discard(ended)

@@ -1,0 +1,205 @@
+"""To everybody at once: what is new goes to all who have seen everything else.
+
+Followers that are live and want the same in the same format are a group: they are all at the place
+up to which the fanout has come. A committed batch is shown and encoded once for a group and written
+to each socket without waiting, so that a thousand followers cost one task. Whoever cannot take it
+at once, for want of credit or room in the socket, leaves the group at the place where it was, goes
+on from there by its own pulling, and comes back when it is live again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+import trio
+
+from eventlog.follow import HEARTBEAT
+from runtime.channels.channel import thinned
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eventlog.log import EventLog
+    from eventlog.record import Mark, Record
+    from runtime.channels import Following
+    from runtime.channels.channel import Channel
+    from runtime.channels.shown import Shown
+    from runtime.websocket.formats import Format
+
+STEP: Final = 256  # records at a time: few are encoded before the first is sent
+BREATH: Final = 64  # frames that are written before others may do something
+
+
+class Member(Protocol):
+    """A follower that is live."""
+
+    following: Following
+    format: Format
+
+    def take(self, batch: bytes, count: int) -> bool:
+        """Send a batch of so many events now; False if that cannot be done."""
+
+    def leave(self, cursor: str | None) -> None:
+        """Hear that it is no longer in the group; with a cursor, because all has ended there."""
+
+
+class _Group:
+    """Followers that want the same."""
+
+    def __init__(self, first: Member, now: float) -> None:
+        self.channel = first.following.channel
+        self.where = first.following.where
+        self.stream = first.following.where.only_stream
+        self.format = first.format
+        self.members: dict[Member, Mark] = {}  # and the place at which each came, or was served
+        self.told_position = first.following.follow.mark.position
+        self.told_at = now
+
+
+class _News:
+    """Records that have just been committed. Each is shown and encoded once, for all groups."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self.records = records
+        self.upto = records[-1].mark
+        self._shown: dict[tuple[str, int], Shown | None] = {}
+
+    def for_group(self, group: _Group) -> list[Shown]:
+        """Give what a group wants of them."""
+        passing = (record for record in self.records if group.where.matches(record))
+        shown = (self._show(group.channel, record) for record in passing)
+        return thinned([one for one in shown if one is not None])
+
+    def ends(self, stream: str) -> bool:
+        """Tell whether a stream has come to its end."""
+        return any(record.seal and record.stream == stream for record in self.records)
+
+    def _show(self, channel: Channel, record: Record) -> Shown | None:
+        key = (channel.name, record.position)
+        if key not in self._shown:
+            self._shown[key] = channel.show(record)
+        return self._shown[key]
+
+
+class Fanout:
+    """The one task that serves all live followers of a log."""
+
+    def __init__(self, log: EventLog, *, heartbeat: float = HEARTBEAT) -> None:
+        """Begin at the head of the log, with nobody to serve."""
+        self._log = log
+        self._heartbeat = heartbeat
+        self._beats_at = log.env.monotonic() + heartbeat
+        self._mark = log.tail.head  # where all members are
+        self._groups: dict[object, _Group] = {}
+        self._by_stream: dict[str, list[_Group]] = {}  # those that follow one stream only
+        self._general: list[_Group] = []
+
+    @property
+    def followers(self) -> int:
+        """How many are live."""
+        return sum(len(group.members) for group in self._groups.values())
+
+    def join(self, member: Member) -> bool:
+        """Take in a follower that is live; False if something has come in the meantime."""
+        place = member.following.follow.mark
+        if place != self._log.tail.head:
+            return False
+        key = (member.following.key, member.format.name)
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = _Group(member, self._log.env.monotonic())
+            self._list_with(group).append(group)
+        group.members[member] = place
+        return True
+
+    def drop(self, member: Member) -> None:
+        """Let go of a follower, if it is here: it has seen all up to where it is told to go on."""
+        key = (member.following.key, member.format.name)
+        group = self._groups.get(key)
+        if group is None or member not in group.members:
+            return
+        member.following.follow.move_to(max(group.members.pop(member), self._mark))
+        if group.members:
+            return
+        del self._groups[key]
+        self._list_with(group).remove(group)
+        if group.stream is not None and not self._by_stream[group.stream]:
+            del self._by_stream[group.stream]
+
+    def _list_with(self, group: _Group) -> list[_Group]:
+        if group.stream is None:
+            return self._general
+        return self._by_stream.setdefault(group.stream, [])
+
+    async def run(self) -> None:
+        """Serve until the log closes."""
+        tail = self._log.tail
+        while True:
+            signal = tail.signal  # taken before looking, so no wake-up is lost
+            self._log.raise_if_closed()
+            records = tail.after(self._mark.position, STEP)
+            if records is None:
+                self._send_everybody_away()
+                self._mark = tail.head
+            elif records:
+                await self._deliver(_News(records))
+                self._mark = records[-1].mark
+                await trio.lowlevel.checkpoint()
+            else:
+                with trio.move_on_at(self._beats_at):
+                    await tail.wait(signal)
+            if self._log.env.monotonic() >= self._beats_at:
+                await self._beat()
+
+    async def _deliver(self, news: _News) -> None:
+        """Give each group what it wants."""
+        groups = list(self._general)
+        if self._by_stream:
+            streams = dict.fromkeys(record.stream for record in news.records)
+            groups += [group for s in streams for group in self._by_stream.get(s, ())]
+        for group in groups:
+            shown = news.for_group(group)
+            ends = group.stream is not None and news.ends(group.stream)
+            if shown or ends:
+                await self._send(group, shown, news.upto, ends=ends)
+
+    async def _beat(self) -> None:
+        """Tell those who have heard nothing for long where the log is now."""
+        now = self._log.env.monotonic()
+        self._beats_at = now + self._heartbeat
+        for group in list(self._groups.values()):
+            silent = now - group.told_at >= self._heartbeat
+            if silent and group.told_position < self._mark.position:
+                await self._send(group, [], self._mark, ends=False)
+
+    async def _send(self, group: _Group, shown: Sequence[Shown], upto: Mark, *, ends: bool) -> None:
+        """Send a batch to a whole group."""
+        cursor = self._log.cursor(upto)
+        batch, count = group.format.batch(shown, cursor), len(shown)
+        group.told_position, group.told_at = upto.position, self._log.env.monotonic()
+        ours = self._mark.position
+        seen_all = max(upto.position, ours + 1)
+        for number, member in enumerate(list(group.members), 1):
+            if not number % BREATH:
+                await trio.lowlevel.checkpoint()
+            place = group.members.get(member)
+            if place is None or place.position >= seen_all:
+                continue  # it is gone, or it came after it had seen all of this
+            if place.position > ours or not member.take(batch, count):
+                self._send_away(member)
+                continue
+            group.members[member] = upto
+            if ends:
+                self.drop(member)
+                member.leave(cursor)
+
+    def _send_away(self, member: Member) -> None:
+        """Let a follower go on alone."""
+        self.drop(member)
+        member.leave(None)
+
+    def _send_everybody_away(self) -> None:
+        """The log is faster than we are: everybody finds the way alone."""
+        for group in list(self._groups.values()):
+            for member in list(group.members):
+                self._send_away(member)

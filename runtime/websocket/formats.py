@@ -1,0 +1,116 @@
+"""The two formats of a connection: JSON in text messages, CBOR in binary ones.
+
+An event frame is a short prefix that names the follow, and a batch that is the same for everybody:
+
+    {"id": 7,  "events": [...], "cursor": "..."}
+    └ prefix ┘└──────────── batch ────────────┘
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import cbor2
+import msgspec
+
+from eventlog import cbor
+from eventlog.errors import CodecError
+from runtime.websocket.frames import BINARY, TEXT
+from runtime.wire import decode_json, encode_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from runtime.channels.shown import Shown
+
+FollowId = str | int
+
+
+class Format(Protocol):
+    """How messages are written on a connection."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+
+    @property
+    def opcode(self) -> int:
+        """What kind of frames its messages are."""
+
+    def decode(self, message: str | bytes) -> Any:  # noqa: ANN401 - whatever a client sends
+        """Read what a client has sent, or raise CodecError."""
+
+    def encode(self, value: Any) -> bytes:  # noqa: ANN401 - whatever is answered
+        """Write a message."""
+
+    def prefix(self, follow_id: FollowId) -> bytes:
+        """Begin an event frame."""
+
+    def batch(self, shown: Sequence[Shown], cursor: str | None) -> bytes:
+        """Write what all followers get, after their prefixes."""
+
+
+class Json:
+    """JSON in text messages."""
+
+    name: Final = "json"
+    opcode: Final = TEXT
+
+    def decode(self, message: str | bytes) -> Any:  # noqa: ANN401 - whatever a client sends
+        """Read what a client has sent."""
+        if not isinstance(message, str):
+            raise CodecError("messages of perdure.v1+json are text")
+        return decode_json(message.encode())
+
+    def encode(self, value: Any) -> bytes:  # noqa: ANN401 - whatever is answered
+        """Write a message; bytes become base64."""
+        return encode_json(value)
+
+    def prefix(self, follow_id: FollowId) -> bytes:
+        """Begin an event frame."""
+        return b'{"id":%b,' % msgspec.json.encode(follow_id)
+
+    def batch(self, shown: Sequence[Shown], cursor: str | None) -> bytes:
+        """Write what all followers get."""
+        return b'"events":[%b],"cursor":%b}' % (
+            b",".join([one.json for one in shown]),
+            msgspec.json.encode(cursor),
+        )
+
+
+class Cbor:
+    """CBOR in binary messages."""
+
+    name: Final = "cbor"
+    opcode: Final = BINARY
+
+    def decode(self, message: str | bytes) -> Any:  # noqa: ANN401 - whatever a client sends
+        """Read what a client has sent."""
+        if not isinstance(message, bytes):
+            raise CodecError("messages of perdure.v1+cbor are binary")
+        return cbor.decode_strict(message)
+
+    def encode(self, value: Any) -> bytes:  # noqa: ANN401 - whatever is answered
+        """Write a message."""
+        return cbor2.dumps(value)
+
+    def prefix(self, follow_id: FollowId) -> bytes:
+        """Begin an event frame: a map of three begins here."""
+        return b"\xa3\x62id%b" % cbor2.dumps(follow_id)
+
+    def batch(self, shown: Sequence[Shown], cursor: str | None) -> bytes:
+        """Write what all followers get."""
+        return b"\x66events%b%b\x66cursor%b" % (
+            _array_head(len(shown)),
+            b"".join([one.cbor for one in shown]),
+            cbor2.dumps(cursor),
+        )
+
+
+def _array_head(count: int) -> bytes:
+    if count < 24:  # noqa: PLR2004 - as RFC 8949 has it
+        return bytes((0x80 | count,))
+    return b"\x99" + count.to_bytes(2, "big")
+
+
+FORMATS: Final[dict[str, Format]] = {"perdure.v1+cbor": Cbor(), "perdure.v1+json": Json()}

@@ -1,0 +1,164 @@
+"""One connection at work: it reads always, answers calls as they end, and serves follows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+import trio
+from trio_websocket import ConnectionClosed
+
+from runtime.errors import OperationError
+from runtime.websocket.conversation import Call, Conversation, Follow, More, Reply, Stop
+from runtime.websocket.follower import Follower
+from runtime.websocket.frames import PING, header
+
+if TYPE_CHECKING:
+    from eventlog.env import Env
+    from runtime.operations import Operations
+    from runtime.principal import Principal
+    from runtime.websocket.conversation import ConversationLimits
+    from runtime.websocket.fanout import Fanout
+    from runtime.websocket.formats import Format
+    from runtime.websocket.wire import Wire
+
+PING_AFTER: Final = 20.0  # seconds of silence
+GONE_AFTER: Final = 60.0
+FAREWELL: Final = 5.0  # seconds that parting may take
+SERVICE_RESTART: Final = 1012
+FOLLOW: Final = "log.follow"
+_MOMENT: Final = 0.01
+
+
+class Messages(Protocol):
+    """Where messages come from: the part of a WebSocket connection that is needed here."""
+
+    async def get_message(self) -> str | bytes:
+        """Wait for the next one, or raise ConnectionClosed."""
+
+    async def aclose(self, code: int = 1000, reason: str | None = None) -> None:
+        """Say good-bye, and wait for the peer to do the same."""
+
+
+class Session:
+    """A client, from its handshake until it goes."""
+
+    def __init__(
+        self,
+        env: Env,
+        operations: Operations,
+        fanout: Fanout,
+        principal: Principal,
+        messages: Messages,
+        wire: Wire,
+        format: Format,  # noqa: A002 - what else
+        limits: ConversationLimits | None = None,
+    ) -> None:
+        """Nothing is read before ``run``."""
+        self._env = env
+        self._operations = operations
+        self._fanout = fanout
+        self._principal = principal
+        self._messages = messages
+        self._wire = wire
+        self._format = format
+        self._conversation = Conversation(format, limits)
+        self._followers: dict[str | int, Follower] = {}
+        self._draining = trio.Event()
+
+    @property
+    def follows(self) -> int:
+        """How many follows are open."""
+        return len(self._followers)
+
+    async def run(self) -> None:
+        """Serve the client until it goes, or is sent away."""
+        async with trio.open_nursery() as nursery:
+            self._wire.sends_without_waiting(nursery)
+            nursery.start_soon(self._keep_alive, nursery.cancel_scope)
+            nursery.start_soon(self._drain_when_asked)
+            try:
+                while True:
+                    await self._receive(await self._messages.get_message(), nursery)
+            except ConnectionClosed:
+                pass
+            finally:
+                self._wire.sends_without_waiting(None)
+            nursery.cancel_scope.cancel()
+
+    def drain(self) -> None:
+        """Tell all followers where they are, and part."""
+        self._draining.set()
+
+    # Reading
+
+    async def _receive(self, message: str | bytes, nursery: trio.Nursery) -> None:
+        """Begin what a message asks for. No handler is waited for: reading never stops."""
+        asked = self._conversation.receive(message)
+        match asked:
+            case Call():
+                nursery.start_soon(self._call, asked)
+            case Follow():
+                follower = Follower(asked.id, self._format, self._wire, asked.credit)
+                self._followers[asked.id] = follower
+                nursery.start_soon(self._follow, asked, follower)
+            case More():
+                self._followers[asked.id].allow(asked.credit)
+            case Stop():
+                self._followers[asked.id].stop()
+            case Reply():
+                await self._send(asked.message)  # a peer that only complains has to listen
+            case None:
+                pass
+
+    async def _call(self, call: Call) -> None:
+        try:
+            if call.call == FOLLOW:
+                raise _no_call()
+            answer = await self._operations.call(self._principal, call.call, call.args)
+            message = self._conversation.answer(call.id, answer)
+        except OperationError as error:
+            message = self._conversation.refusal(call.id, error)
+        await self._send(message)
+
+    async def _follow(self, asked: Follow, follower: Follower) -> None:
+        try:
+            args = asked.follow if asked.after is None else {**asked.follow, "after": asked.after}
+            await follower.serve(
+                await self._operations.call(self._principal, FOLLOW, args),
+                self._conversation,
+                self._fanout,
+            )
+        except OperationError as error:
+            await self._send(self._conversation.refusal(asked.id, error))
+        except trio.BrokenResourceError:
+            pass  # the peer is gone; the reader finds out too
+        finally:
+            self._followers.pop(asked.id, None)
+
+    # Writing
+
+    async def _send(self, message: bytes) -> None:
+        await self._wire.send_message(self._format.opcode, message)
+
+    async def _drain_when_asked(self) -> None:
+        await self._draining.wait()
+        with trio.move_on_after(FAREWELL):
+            for follower in list(self._followers.values()):
+                follower.stop("draining")
+            while self._followers:
+                await self._env.sleep(_MOMENT)
+            await self._messages.aclose(SERVICE_RESTART, "come back with your cursors")
+
+    async def _keep_alive(self, scope: trio.CancelScope) -> None:
+        """Ask a silent peer whether it is there; end the connection of one that is not."""
+        while True:
+            silence = self._env.monotonic() - self._wire.heard_at
+            if silence >= GONE_AFTER:
+                scope.cancel()
+            if silence >= PING_AFTER:
+                await self._wire.send_all(header(PING, 0))
+            await self._env.sleep(max(PING_AFTER - silence, PING_AFTER / 2))
+
+
+def _no_call() -> OperationError:
+    return OperationError("VALIDATION_ERROR", f"{FOLLOW} is no call: send {{id, follow: ...}}")

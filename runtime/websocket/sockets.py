@@ -1,0 +1,215 @@
+"""All WebSocket connections of a server, each behind a guard of its own.
+
+The library below lets some errors out of its tasks: a peer that answers our Close with a Ping,
+which is legal, is enough. Here they end the connection they happen on, and nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+
+import trio
+import wsproto.utilities
+from trio_websocket import ConnectionClosed, HandshakeError, wrap_server_stream
+
+from runtime.websocket.conversation import ConversationLimits
+from runtime.websocket.fanout import Fanout
+from runtime.websocket.formats import FORMATS
+from runtime.websocket.frames import BadPeer, close_frame
+from runtime.websocket.session import Session
+from runtime.websocket.wire import Wire, WireLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from trio_websocket import WebSocketConnection
+
+    from runtime.node import Node
+    from runtime.principal import Principal
+    from runtime.websocket.formats import Format
+
+PATH: Final = "/ws"
+WITHOUT_SUBPROTOCOL: Final = "perdure.v1+json"  # what a client gets that asks for none
+_EXPECTED: Final = (
+    BadPeer,
+    ConnectionClosed,
+    HandshakeError,
+    trio.BrokenResourceError,
+    trio.ClosedResourceError,
+    trio.TooSlowError,
+    wsproto.utilities.ProtocolError,
+)
+_BROKEN_FRAMES: Final = frozenset({1002, 1007})
+
+
+class Upgrade(Protocol):
+    """A request to go on as a WebSocket, as the port below hands it over."""
+
+    @property
+    def path(self) -> str:
+        """The path, without the query."""
+
+    @property
+    def headers(self) -> Sequence[tuple[bytes, bytes]]:
+        """The headers, their names in small letters."""
+
+    @property
+    def head(self) -> bytes:
+        """The request as it came."""
+
+    @property
+    def trailing(self) -> bytes:
+        """What came behind it already."""
+
+    @property
+    def stream(self) -> trio.abc.Stream:
+        """The connection."""
+
+    @property
+    def socket(self) -> trio.socket.SocketType | None:
+        """The bare socket below it; None if bytes cannot be written to it as they are."""
+
+    async def refuse(self, status: int, code: str, message: str) -> None:
+        """Answer with an error."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SocketLimits:
+    """What a connection may take."""
+
+    handshake: float = 10.0  # seconds
+    connections: int = 5000
+    wire: WireLimits = field(default_factory=WireLimits)
+    conversation: ConversationLimits = field(default_factory=ConversationLimits)
+
+
+class Sockets:
+    """The WebSocket surface of a node."""
+
+    def __init__(
+        self,
+        node: Node,
+        principal_of: Callable[[Upgrade], Principal],
+        limits: SocketLimits | None = None,
+    ) -> None:
+        """Serve what a node can do; ``run`` has to be running."""
+        self._env = node.host.env
+        self._operations = node.operations
+        self._principal_of = principal_of
+        self._limits = limits or SocketLimits()
+        self._fanout = Fanout(node.host.log)
+        self._sessions: set[Session] = set()
+        self._draining = False
+        self.run = self._fanout.run
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return len(self._sessions)
+
+    @property
+    def follows(self) -> int:
+        """How many follows are open."""
+        return sum(session.follows for session in self._sessions)
+
+    def drain(self) -> None:
+        """Tell all followers where they are, and part with every client."""
+        self._draining = True
+        for session in self._sessions:
+            session.drain()
+
+    async def accept(self, upgrade: Upgrade) -> None:
+        """Serve a connection until it ends; whatever happens on it ends here."""
+        chosen = await self._chosen(upgrade)
+        if chosen is None:
+            return
+        wire = Wire(
+            self._env,
+            upgrade.stream,
+            upgrade.head,
+            trailing=upgrade.trailing,
+            socket=upgrade.socket,
+            limits=self._limits.wire,
+        )
+        try:
+            await self._serve(upgrade, wire, *chosen)
+        except* BadPeer as group:
+            bad = _first(group)
+            wire.say_last(close_frame(bad.code, bad.reason))
+        except* _EXPECTED:
+            pass
+        finally:
+            await trio.aclose_forcefully(wire)
+
+    async def _chosen(self, upgrade: Upgrade) -> tuple[str | None, Format] | None:
+        """Give the subprotocol that both sides know, and its format; or refuse."""
+        if upgrade.path != PATH:
+            await upgrade.refuse(404, "NOT_FOUND", f"WebSockets are at {PATH}")
+            return None
+        if self._draining or len(self._sessions) >= self._limits.connections:
+            message = "this server goes down" if self._draining else "too many connections are open"
+            await upgrade.refuse(503, "UNAVAILABLE", f"{message}; come again soon")
+            return None
+        offered = [
+            name.strip().decode("latin-1")
+            for key, value in upgrade.headers
+            if key == b"sec-websocket-protocol"
+            for name in value.split(b",")
+        ]
+        for name in offered:
+            if name in FORMATS:
+                return name, FORMATS[name]
+        if not offered:
+            return None, FORMATS[WITHOUT_SUBPROTOCOL]
+        known = " and ".join(FORMATS)
+        await upgrade.refuse(400, "VALIDATION_ERROR", f"the subprotocols here are {known}")
+        return None
+
+    async def _serve(
+        self, upgrade: Upgrade, wire: Wire, subprotocol: str | None, format_: Format
+    ) -> None:
+        limits = self._limits
+        async with trio.open_nursery() as nursery:  # the library's reader is in it
+            with trio.fail_after(limits.handshake):
+                request = await wrap_server_stream(
+                    nursery,
+                    wire,
+                    message_queue_size=8,  # a moment's; our reader always reads
+                    max_message_size=limits.wire.frames.message_bytes,
+                    receive_buffer_size=64 << 10,
+                )
+                connection = await request.accept(subprotocol=subprotocol)
+            wire.farewell = partial(_reason_to_close, connection)
+            session = Session(
+                self._env,
+                self._operations,
+                self._fanout,
+                self._principal_of(upgrade),
+                connection,
+                wire,
+                format_,
+                limits.conversation,
+            )
+            self._sessions.add(session)
+            if self._draining:  # since it was let in
+                session.drain()
+            try:
+                await session.run()
+            finally:
+                self._sessions.discard(session)
+            nursery.cancel_scope.cancel()
+
+
+def _first(group: BaseExceptionGroup[BadPeer]) -> BadPeer:
+    found = group.exceptions[0]
+    return _first(found) if isinstance(found, BaseExceptionGroup) else found
+
+
+def _reason_to_close(connection: WebSocketConnection) -> bytes | None:
+    """Give the Close that tells a peer what was wrong with its frames."""
+    reason = connection.closed
+    if reason is None or reason.code not in _BROKEN_FRAMES:
+        return None
+    return close_frame(reason.code, reason.reason or "")

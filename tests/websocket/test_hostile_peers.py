@@ -1,0 +1,277 @@
+"""Peers that are broken, slow or hostile hurt only themselves."""
+
+from __future__ import annotations
+
+import os
+import tracemalloc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from runtime.websocket import SocketLimits
+from runtime.websocket.frames import FrameLimits
+from runtime.websocket.wire import WireLimits
+from tests.runtime.service import service
+from tests.websocket.harness import Server, serving, socket_pair
+
+HANDSHAKE = (
+    b"GET %b HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n%b\r\n"
+)
+
+
+def masked(opcode: int, payload: bytes, *, fin: bool = True) -> bytes:
+    """Make a frame as clients send them, with a mask that changes nothing."""
+    size = len(payload)
+    first = (0x80 if fin else 0) | opcode
+    if size < 126:
+        head = bytes((first, 0x80 | size))
+    elif size < 1 << 16:
+        head = bytes((first, 0x80 | 126)) + size.to_bytes(2, "big")
+    else:
+        head = bytes((first, 0x80 | 127)) + size.to_bytes(8, "big")
+    return head + bytes(4) + payload
+
+
+class Raw:
+    """A peer that sends what it likes."""
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        """Wrap a stream that has been upgraded."""
+        self.stream = stream
+        self.data = bytearray()
+
+    async def frame(self) -> tuple[int, bytes]:
+        """Read a frame of the server."""
+        first, second = await self._take(2)
+        size = second & 0x7F
+        if size == 126:
+            size = int.from_bytes(await self._take(2), "big")
+        elif size == 127:
+            size = int.from_bytes(await self._take(8), "big")
+        return first & 0x0F, await self._take(size)
+
+    async def close_code(self) -> int:
+        """Read up to the end, and give the code that came with it."""
+        while True:
+            opcode, payload = await self.frame()
+            if opcode == 8:
+                return int.from_bytes(payload[:2], "big")
+
+    async def ends(self) -> None:
+        """Read until there is nothing more."""
+        try:
+            while await self.stream.receive_some(65536):
+                pass
+        except trio.BrokenResourceError:
+            pass
+
+    async def _take(self, count: int) -> bytes:
+        while len(self.data) < count:
+            data = await self.stream.receive_some(65536)
+            if not data:
+                raise EOFError
+            self.data += data
+        taken = bytes(self.data[:count])
+        del self.data[:count]
+        return taken
+
+
+@asynccontextmanager
+async def peer(server: Server, *, real: bool = True) -> AsyncIterator[Raw]:
+    """Connect a peer that has shaken hands."""
+    mine, theirs = socket_pair() if real else trio.testing.memory_stream_pair()
+    server.nursery.start_soon(server.accept, theirs)
+    await mine.send_all(HANDSHAKE % (b"/ws", b""))
+    raw = Raw(mine)
+    while b"\r\n\r\n" not in raw.data:
+        raw.data += await mine.receive_some(65536)
+    head, _, rest = bytes(raw.data).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 101")
+    raw.data = bytearray(rest)
+    try:
+        yield raw
+    finally:
+        await trio.aclose_forcefully(mine)
+
+
+async def works(server: Server) -> None:
+    """Check that the server serves others."""
+    async with server.connect() as client:
+        assert "ok" in await client.call("runs.list")
+
+
+async def test_a_ping_during_our_close_ends_one_connection_only() -> None:
+    """It is legal, and took a whole server down: never again."""
+    async with service() as s, serving(s) as server, peer(server) as raw:
+        server.sockets.drain()
+        while (await raw.frame())[0] != 8:
+            pass
+        await raw.stream.send_all(masked(9, b"ping"))
+        await raw.ends()
+        server.sockets._draining = False
+        await works(server)
+        assert server.sockets.connections == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (masked(1, b"x" * 2000), 1009),
+        (b"\x81\xff" + b"\x7f" * 12, 1009),
+        (masked(1, b"", fin=False) + masked(0, b"", fin=False) * 100, 1008),
+        (masked(1, b"\xff\xfe"), 1007),
+        (masked(3, b""), 1002),
+        (masked(0, b"never begun"), 1002),
+        (b"\x81\x05naked", 1002),
+        (masked(9, b"x" * 126), 1002),
+    ],
+    ids=["large", "enormous", "fragments", "utf8", "opcode", "continuation", "unmasked", "ping"],
+)
+async def test_broken_frames_end_their_connection(data: bytes, code: int) -> None:
+    """With a code that says why; others go on."""
+    limits = SocketLimits(wire=WireLimits(frames=FrameLimits(message_bytes=1000)))
+    async with service() as s, serving(s, limits) as server, peer(server) as raw:
+        await raw.stream.send_all(data)
+        with trio.fail_after(5):
+            assert await raw.close_code() == code
+            await raw.ends()
+        await works(server)
+
+
+async def test_binary_where_text_is_spoken_is_told() -> None:
+    """The connection can go on."""
+    async with service() as s, serving(s) as server, peer(server) as raw:
+        await raw.stream.send_all(masked(2, b"\xa0"))
+        opcode, answer = await raw.frame()
+        assert opcode == 1
+        assert b"VALIDATION_ERROR" in answer
+
+
+async def test_frames_come_no_faster_than_allowed(autojump_clock: MockClock) -> None:
+    """A flood waits; it takes no more than its share."""
+    limits = SocketLimits(wire=WireLimits(frames=FrameLimits(rate=100)))
+    async with service() as s, serving(s, limits) as server, peer(server, real=False) as raw:
+        began = trio.current_time()
+        await raw.stream.send_all(masked(9, b"") * 1000)
+        for _ in range(1000):
+            assert (await raw.frame())[0] == 10
+        assert 8.5 < trio.current_time() - began < 11
+
+
+async def test_a_silent_peer_is_asked_and_then_left(autojump_clock: MockClock) -> None:
+    """One that answers stays; one that does not goes."""
+    async with service() as s, serving(s) as server, peer(server, real=False) as raw:
+        for _ in range(10):
+            assert (await raw.frame())[0] == 9
+            await raw.stream.send_all(masked(10, b""))
+        assert server.sockets.connections == 1
+        await raw.ends()
+        assert server.sockets.connections == 0
+
+
+async def test_a_handshake_that_does_not_come_is_not_waited_for(
+    autojump_clock: MockClock,
+) -> None:
+    """Nobody holds a connection by doing nothing."""
+    async with service() as s, serving(s) as server:
+        mine, theirs = trio.testing.memory_stream_pair()
+        server.nursery.start_soon(server.accept, theirs)
+        await mine.send_all(b"GET /ws HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        with trio.fail_after(20):
+            await Raw(mine).ends()
+
+
+@pytest.mark.parametrize(
+    ("path", "more", "status"),
+    [
+        (b"/other", b"", b"404"),
+        (b"/ws", b"Sec-WebSocket-Protocol: soap\r\n", b"400"),
+    ],
+)
+async def test_what_is_not_spoken_here_is_refused(
+    path: bytes, more: bytes, status: bytes, autojump_clock: MockClock
+) -> None:
+    """Before anything is upgraded."""
+    async with service() as s, serving(s) as server:
+        mine, theirs = trio.testing.memory_stream_pair()
+        server.nursery.start_soon(server.accept, theirs)
+        await mine.send_all(HANDSHAKE % (path, more))
+        assert (await mine.receive_some(100)).split()[1] == status
+
+
+async def test_so_many_calls_and_follows_and_no_more(autojump_clock: MockClock) -> None:
+    """What is too much is refused at once, and only that."""
+    async with service() as s, serving(s) as server, server.connect() as client:
+        nap = {"plugin_id": "test", "entry_id": "nap", "args": {"seconds": 5}, "mode": "sync"}
+        for number in range(1001):
+            await client.send({"id": number, "call": "runs.create", "args": nap})
+        answer = await client.receive()
+        assert (answer["id"], answer["error"]["code"]) == (1000, "OVERLOADED")
+        for number in range(101):
+            await client.send({"id": f"f{number}", "follow": {"channel": "export"}})
+        refused = [await client.receive() for _ in range(101)]
+        assert [m["id"] for m in refused if "error" in m] == ["f100"]
+
+
+async def test_a_stalled_follower_is_cut_off_and_delays_nobody() -> None:
+    """It costs little while it lasts; whoever reads gets everything meanwhile (R117)."""
+    limits = SocketLimits(wire=WireLimits(send=1.0))
+    async with service() as s, serving(s, limits) as server, peer(server) as stalled:
+        follow = b'{"id":1,"follow":{"channel":"export"}}'
+        await stalled.stream.send_all(masked(1, follow))
+        async with server.connect(streams=socket_pair()) as client:
+            await client.send({"id": 1, "follow": {"channel": "export"}})
+            await client.until("live")
+            count = 0
+            with trio.fail_after(30):
+                for _ in range(40):
+                    await s.start("pour", args={"items": 20, "size": 2000})
+                while count < 800:
+                    count += len((await client.receive()).get("events", ()))
+                while server.sockets.connections > 1:  # noqa: ASYNC110 - nobody tells
+                    await trio.sleep(0.1)
+                assert "ok" in await client.call("runs.list")
+
+
+async def test_twenty_stalled_followers_cost_little() -> None:
+    """Less than half a MiB each, however much there is to tell them (R117)."""
+    async with service() as s, serving(s) as server:
+        for _ in range(40):
+            await s.finished((await s.start("pour", args={"items": 50, "size": 2000}))["run_id"])
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            async with _stalled(server, 20):
+                with trio.move_on_after(2):
+                    await trio.sleep_forever()
+                used = tracemalloc.get_traced_memory()[0] - before
+        finally:
+            tracemalloc.stop()
+        assert used / 20 < 512 << 10
+
+
+@asynccontextmanager
+async def _stalled(server: Server, count: int) -> AsyncIterator[None]:
+    streams = []
+    for _ in range(count):
+        mine, theirs = socket_pair()
+        server.nursery.start_soon(server.accept, theirs)
+        follow = masked(1, b'{"id":1,"follow":{"channel":"export"}}')
+        await mine.send_all(HANDSHAKE % (b"/ws", b"") + follow)
+        streams.append(mine)
+    yield
+    for stream in streams:
+        await trio.aclose_forcefully(stream)
+
+
+async def test_noise_ends_its_connection_only() -> None:
+    """Whatever bytes come after the handshake."""
+    async with service() as s, serving(s) as server:
+        for _ in range(50):
+            async with peer(server) as raw:
+                await raw.stream.send_all(os.urandom(500))
+        await works(server)

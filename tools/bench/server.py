@@ -1,0 +1,94 @@
+"""A server in a process of its own, so that its CPU time is its own.
+
+``python -m tools.bench.server DIR`` is one.
+
+It says on which port it listens, and ends with its standard input.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from runtime.directory import Directory
+from runtime.node import open_node
+from runtime.plugin import declared
+from runtime.port import Port, open_listeners
+from runtime.principal import LOCAL
+from runtime.websocket import Sockets
+from tools.bench.runs import Bench
+from tools.bench.workload import opened
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_ROOT: Final = Path(__file__).resolve().parents[2]
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+_KIB: Final = 1024
+
+
+class Served:
+    """A server that runs, as its clients see it."""
+
+    def __init__(self, process: subprocess.Popen[bytes], port: int) -> None:
+        """Wrap a process that listens on a port."""
+        self._process = process
+        self.port = port
+
+    @property
+    def cpu(self) -> float:
+        """The seconds of CPU time that it has taken."""
+        stat = Path(f"/proc/{self._process.pid}/stat").read_text("ascii")
+        fields = stat.rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS
+
+    @property
+    def resident(self) -> float:
+        """The KiB of memory that it has in use."""
+        pages = int(Path(f"/proc/{self._process.pid}/statm").read_text("ascii").split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / _KIB
+
+
+@contextmanager
+def served(directory: Path) -> Iterator[Served]:
+    """Run a server on a log for the length of a block."""
+    command = [sys.executable, "-m", __name__, str(directory)]
+    with subprocess.Popen(
+        command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None  # noqa: S101 - asked for
+        yield Served(process, json.loads(process.stdout.readline())["port"])
+        process.kill()
+
+
+async def _app(_scope: Any, _receive: Any, _send: Any) -> None:  # noqa: ANN401 - as ASGI has it
+    raise NotImplementedError
+
+
+async def _serve(directory: Path) -> None:
+    with closing(Directory(directory / "runs.db")) as runs:
+        async with (
+            opened(directory / "log.db") as log,
+            open_node(log, {"bench": declared(Bench)}, runs) as node,
+            trio.open_nursery() as nursery,
+        ):
+            sockets = Sockets(node, lambda _: LOCAL)
+            nursery.start_soon(sockets.run)
+            port = Port(_app, upgrade=sockets.accept, env=log.env)
+            listeners = await open_listeners("127.0.0.1", 0)
+            await nursery.start(port.serve, listeners)
+            number = listeners[0].socket.getsockname()[1]  # type: ignore[attr-defined]
+            print(json.dumps({"port": number}), flush=True)
+            await trio.lowlevel.wait_readable(sys.stdin)
+            nursery.cancel_scope.cancel()
+
+
+if __name__ == "__main__":
+    trio.run(_serve, Path(sys.argv[1]))
