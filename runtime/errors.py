@@ -41,6 +41,14 @@ ERRORS: Final = {
         meaning="the body is of another type than this takes",
         remedy="send it with the content type that is named",
     ),
+    "BAD_REQUEST": ErrorKind(400, retriable=False, meaning="it is not HTTP as the RFCs have it"),
+    "HEAD_TOO_LARGE": ErrorKind(431, retriable=False, meaning="its headers have too many bytes"),
+    "REQUEST_TIMEOUT": ErrorKind(408, retriable=True, meaning="it came too slowly; send it again"),
+    "HOST_REFUSED": ErrorKind(421, retriable=False, meaning="the server has no such name"),
+    "ORIGIN_REFUSED": ErrorKind(403, retriable=False, meaning="pages from there are not allowed"),
+    "TOO_MANY_CONNECTIONS": ErrorKind(
+        503, retriable=True, meaning="no connection is free; try again later"
+    ),
     "INVALID_CURSOR": ErrorKind(
         400,
         retriable=False,
