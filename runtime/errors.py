@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypedDict
 
 from actors.errors import AnsweredOtherwise, Invalid, NoSuchActor, NoSuchQuestion, NotNow, TooLarge
 from eventlog.errors import (
@@ -40,6 +40,14 @@ ERRORS: Final = {
         retriable=False,
         meaning="the body is of another type than this takes",
         remedy="send it with the content type that is named",
+    ),
+    "BAD_REQUEST": ErrorKind(400, retriable=False, meaning="it is not HTTP as the RFCs have it"),
+    "HEAD_TOO_LARGE": ErrorKind(431, retriable=False, meaning="its headers have too many bytes"),
+    "REQUEST_TIMEOUT": ErrorKind(408, retriable=True, meaning="it came too slowly; send it again"),
+    "HOST_REFUSED": ErrorKind(421, retriable=False, meaning="the server has no such name"),
+    "ORIGIN_REFUSED": ErrorKind(403, retriable=False, meaning="pages from there are not allowed"),
+    "TOO_MANY_CONNECTIONS": ErrorKind(
+        503, retriable=True, meaning="no connection is free; try again later"
     ),
     "INVALID_CURSOR": ErrorKind(
         400,
@@ -152,6 +160,14 @@ ERRORS: Final = {
 }
 
 
+class ErrorDetail(TypedDict):
+    """What went wrong, and what to do next."""
+
+    code: str
+    message: str
+    details: dict[str, Any] | None
+
+
 class OperationError(Exception):
     """An operation was refused or failed, with a code of the table."""
 
@@ -173,9 +189,9 @@ class OperationError(Exception):
         remedy = self.kind.remedy
         return f"{self.message}; {remedy}" if remedy else self.message
 
-    def view(self) -> dict[str, Any]:
+    def view(self) -> ErrorDetail:
         """Give it as every surface shows it."""
-        return {"code": self.code, "message": self.message, "details": self.details}
+        return {"code": self.code, "message": self.advice, "details": self.details}
 
 
 class _Row(NamedTuple):

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     Read = Callable[[str], Any]
 
+BODY_LIMIT: Final = "perdure.body_limit"  # an extension of our port
 MOST_FIELDS: Final = 100  # in a query
 _INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
 CURSOR: Final = {"type": "string", "format": "cursor"}
@@ -162,11 +163,20 @@ def _is_utf8(kind: str) -> bool:
     return charset in {"", "utf-8", "utf8"}
 
 
+def allow_body(request: Request, size: int) -> None:
+    """Tell the server how large this body may be, where it wants to know."""
+    extensions: Mapping[str, Any] = request.scope.get("extensions") or {}
+    allow = extensions.get(BODY_LIMIT)
+    if allow is not None:
+        allow(size)
+
+
 async def _body(request: Request, limit: int) -> bytes:
     """Read a body of so many bytes at most."""
     stated = request.headers.get("content-length")
     if stated is not None and stated.isdigit() and (len(stated) > 18 or int(stated) > limit):  # noqa: PLR2004
         raise _too_large(limit)
+    allow_body(request, limit)
     pieces: list[bytes] = []
     size = 0
     async with aclosing(request.stream()) as arriving:

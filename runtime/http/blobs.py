@@ -6,7 +6,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 
 from runtime.answers import BlobAnswer
-from runtime.http.arguments import path_args, query_args
+from runtime.http.arguments import allow_body, path_args, query_args
 from runtime.http.ranges import Span, asked_span, has_etag
 from runtime.http.reply import Header, empty_reply, json_reply
 from runtime.http.row import Row, principal_of
@@ -47,6 +47,7 @@ def _receiving(surface: Surface) -> Handler:
         node.operations.permit(principal, "blobs.create_upload")
         query_args(request.scope["query_string"], {})
         upload_id = path_args(request.path_params)["upload_id"]
+        allow_body(request, node.host.blobs.limits.scope_quota)  # the upload itself may allow less
         async with aclosing(request.stream()) as arriving:
             return json_reply(await node.blobs.receive(principal, upload_id, arriving))
 

@@ -37,7 +37,7 @@ class Door:
     def __init__(self, inside: ASGIApp, origins: Collection[str] = ()) -> None:
         """Let the pages of some origins ask, besides our own."""
         self._inside = inside
-        self._origins = frozenset(origins)
+        self._origins = frozenset(origin.lower().rstrip("/") for origin in origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -48,8 +48,8 @@ class Door:
         if self._origins:
             asked = Headers(scope=scope)
             origin = asked.get("origin")
-            if origin in self._origins:
-                out.more = _cors(str(origin))
+            if origin is not None and origin.lower() in self._origins:
+                out.more = _cors(origin)
                 if scope["method"] == "OPTIONS" and "access-control-request-method" in asked:
                     await _preflight()(scope, receive, out)
                     return

@@ -142,6 +142,7 @@ PLUGINS: Final = {
             ],
         }
     ],
+    "problems": [],
     "cursor": _CURSOR,
 }
 ENVELOPE: Final = {"ok": True, "data": 3, "error": None, "run_id": _RUN}

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from trio.testing import MockClock
 
+from runtime.answers import CHANNELS
 from runtime.errors import ERRORS
 from runtime.http.app import create_app
 from runtime.http.describing import DESCRIBING
@@ -175,7 +176,7 @@ async def test_capabilities_are_what_is_in_force(autojump_clock: MockClock) -> N
         assert told["windows"]["sync_wait"] == 7
         assert told["windows"]["idempotency"] == 86400
         assert told["rates"] == {"progress": 0.1, "progress_items": 0.5}
-        assert set(told["channels"]) == {"runs", "export", "log"}
+        assert set(told["channels"]) == set(CHANNELS)
         assert set(told["errors"]) == set(ERRORS)
         assert told["operations"] == sorted(OPERATIONS)
         assert (await asking.get("/version")).json()["version"] == told["version"]

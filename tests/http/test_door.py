@@ -268,7 +268,7 @@ async def test_a_client_that_hangs_up_while_sending_is_nobodys_error(
 
 async def test_pages_of_some_origins_may_ask(autojump_clock: MockClock) -> None:
     """With preflight; they see the headers they need. Others get no word of it."""
-    async with client(Settings(origins=[PAGE])) as asking:
+    async with client(Settings(origins=[PAGE.upper() + "/"])) as asking:
         preflight = {"origin": PAGE, "access-control-request-method": "POST"}
         allowed = await asking.http.options("/runs", headers=preflight)
         assert allowed.status_code == 204
@@ -304,6 +304,12 @@ def test_every_error_says_what_to_do() -> None:
         "CONFLICT",
         "OVERLOADED",
         "UNAVAILABLE",
+        "BAD_REQUEST",
+        "HEAD_TOO_LARGE",
+        "REQUEST_TIMEOUT",
+        "HOST_REFUSED",
+        "ORIGIN_REFUSED",
+        "TOO_MANY_CONNECTIONS",
     }
     assert {code for code, kind in ERRORS.items() if not kind.remedy} == told_where_raised
 
