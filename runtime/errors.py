@@ -61,14 +61,6 @@ ERRORS: Final = {
         meaning="no such plugin is loaded",
         remedy="list the plugins to see what can be run",
     ),
-    "BAD_REQUEST": ErrorKind(400, retriable=False, meaning="it is not HTTP as the RFCs have it"),
-    "HEAD_TOO_LARGE": ErrorKind(431, retriable=False, meaning="its headers have too many bytes"),
-    "REQUEST_TIMEOUT": ErrorKind(408, retriable=True, meaning="it came too slowly; send it again"),
-    "HOST_REFUSED": ErrorKind(421, retriable=False, meaning="the server has no such name"),
-    "ORIGIN_REFUSED": ErrorKind(403, retriable=False, meaning="pages from there are not allowed"),
-    "TOO_MANY_CONNECTIONS": ErrorKind(
-        503, retriable=True, meaning="no connection is free; try again later"
-    ),
     "ENTRY_NOT_FOUND": ErrorKind(404, retriable=False, meaning="the plugin has no such entry"),
     "RUN_NOT_FOUND": ErrorKind(
         404, retriable=False, meaning="there is no such run", remedy="list the runs to find its id"
