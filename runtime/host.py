@@ -24,7 +24,6 @@ from actors.run.events import RunError
 from actors.run.history import History
 from actors.run.status import Outcome
 from actors.run.views import item_number
-from eventlog.append import StreamWrite
 from eventlog.errors import LogClosed, Unavailable
 from runtime.blobs import BlobStore
 from runtime.children import Children, takes_its_children_along
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
 
     from actors.run.commands import RunCommand
     from actors.run.events import RunCreated, RunEvent
+    from eventlog.append import StreamWrite
     from eventlog.env import Env
     from eventlog.log import EventLog
     from eventlog.record import Record
