@@ -22,6 +22,7 @@ from eventlog.record import Metadata
 from runtime.claims import CLAIM_WINDOW, Claims
 from runtime.entries import check_args
 from runtime.errors import OperationError
+from runtime.first_write import first_write
 from runtime.redaction import holds_a_secret
 from runtime.secret import is_sealed
 from runtime.secrets import secret_required
@@ -151,7 +152,7 @@ class Creation:
                 "UNAVAILABLE",
                 "this server is going down and takes no new work; ask again with the same key",
             )
-        append = Append([*along, self._host.creation(created)])
+        append = Append([*along, first_write(self._env, created)])
         receipt = await self._log.append(append, new_work=True)
         return self._host.accept(created, receipt.records)
 

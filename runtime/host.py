@@ -20,13 +20,11 @@ from actors.errors import Fenced, NoSuchActor, NotNow
 from actors.folded import Folded
 from actors.run.commands import Activate, Finish, Recover
 from actors.run.core import RUN, Run
-from actors.run.events import RUN_EVENTS, RunError
+from actors.run.events import RunError
 from actors.run.history import History
 from actors.run.status import Outcome
 from actors.run.views import item_number
-from eventlog.append import StreamWrite
 from eventlog.errors import LogClosed, Unavailable
-from eventlog.record import encoded_metadata
 from runtime.blobs import BlobStore
 from runtime.children import Children, takes_its_children_along
 from runtime.entries import Entries
@@ -46,6 +44,7 @@ if TYPE_CHECKING:
 
     from actors.run.commands import RunCommand
     from actors.run.events import RunCreated, RunEvent
+    from eventlog.append import StreamWrite
     from eventlog.env import Env
     from eventlog.log import EventLog
     from eventlog.record import Record
@@ -385,20 +384,3 @@ class Host:
         self.runs.plant(stream, folded)
         self.dispatch(created.run_id, created.plugin_id)
         return folded
-
-    def creation(self, created: RunCreated) -> StreamWrite:
-        """Give the write that brings a run into being."""
-        stream = stream_of(created.run_id)
-        run = RUN.evolve(None, created)
-        event = RUN_EVENTS.encode(
-            created,
-            event_id=self.env.new_id().bytes,
-            event_time=created.at,
-            metadata=encoded_metadata(
-                f"{created.tenant}/{created.principal}",
-                created.trace_id,
-                tuple(RUN.describe(None, run).items()),
-            ),
-        )
-        scope = f"session/{created.session_id}" if created.session_id else stream
-        return StreamWrite(stream, 0, [event], scope)

@@ -38,7 +38,7 @@ MEANINGS: Final = {
     ExitCode.CANCELED: "the run was canceled",
     ExitCode.TIMEOUT: "the run's time was up",
     ExitCode.UNAVAILABLE: "refused for now: the log is held by another process, say",
-    ExitCode.INTERRUPTED: "stopped with Ctrl-C before there was an end to tell",
+    ExitCode.INTERRUPTED: "stopped by Ctrl-C or a second signal before there was an end to tell",
 }
 _OUTCOMES: Final = {
     "succeeded": ExitCode.SUCCEEDED,

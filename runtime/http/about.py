@@ -16,11 +16,14 @@ from eventlog.follow import FollowLimits
 from runtime.answers import CHANNELS
 from runtime.errors import ERRORS
 from runtime.http.arguments import query_args
+from runtime.http.event_stream import EVENT_STREAM
 from runtime.http.reply import json_reply
 from runtime.http.row import Row
 from runtime.operations import COMMON_ERRORS
 from runtime.requests import Limit, RunStatus
 from runtime.uploads import MAX_UPLOADS
+from runtime.websocket import SocketLimits
+from runtime.websocket.formats import FORMATS
 from runtime.wire import JSON
 
 if TYPE_CHECKING:
@@ -57,7 +60,8 @@ class Capabilities(TypedDict):
     rates: dict[str, float]  # seconds between two of the same run, at least
     windows: dict[str, float]
     channels: dict[str, list[str]]  # the fields of their events
-    formats: list[str]
+    formats: list[str]  # media types, and subprotocols of WebSocket
+    websocket: dict[str, int | float]  # what one connection may take
     statuses: list[str]
     export_types: list[str]
     operations: list[str]
@@ -75,6 +79,7 @@ def capabilities(surface: Surface) -> Capabilities:
     node, settings = surface.node, surface.settings
     host, blobs = node.host.limits, node.host.blobs.limits
     (page,) = get_args(Limit)[1:]
+    sockets = SocketLimits()
     return {
         "version": release()["version"],
         "limits": {
@@ -102,7 +107,15 @@ def capabilities(surface: Surface) -> Capabilities:
             "heartbeat": FollowLimits().heartbeat,
         },
         "channels": {name: list(event.__annotations__) for name, event in CHANNELS.items()},
-        "formats": [JSON],
+        "formats": [JSON, EVENT_STREAM, *FORMATS],
+        "websocket": {
+            "message_bytes": sockets.wire.frames.message_bytes,
+            "fragments": sockets.wire.frames.fragments,
+            "frames_a_second": sockets.wire.frames.rate,
+            "calls": sockets.conversation.calls,
+            "call_bytes": sockets.conversation.call_bytes,
+            "follows": sockets.conversation.follows,
+        },
         "statuses": list(get_args(RunStatus)),
         "export_types": list(EXPORT_FIELDS),
         "operations": [operation.name for operation in node.operations],

@@ -11,6 +11,7 @@ from runtime.http.page import HTML, page, policy
 from runtime.http.reply import json_reply, text_reply
 from runtime.http.row import Row
 from runtime.operations import COMMON_ERRORS
+from runtime.websocket import asyncapi
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -32,6 +33,10 @@ def _openapi(surface: Surface) -> Handler:
     return _always(json_reply(document(surface.rows, release()["version"])))
 
 
+def _asyncapi(surface: Surface) -> Handler:
+    return _always(json_reply(asyncapi.document(surface.node.operations, release()["version"])))
+
+
 def _docs(surface: Surface) -> Handler:
     text = page(document(surface.rows, release()["version"]))
     return _always(text_reply(text, HTML, (b"content-security-policy", policy().encode())))
@@ -44,6 +49,16 @@ DESCRIBING: Final = (
         name="http.openapi",
         summary="Describe this API for programs (OpenAPI 3.1).",
         make=_openapi,
+        tag="about",
+        response=dict[str, Any],
+        errors=COMMON_ERRORS,
+    ),
+    Row(
+        method="GET",
+        path="/asyncapi.json",
+        name="http.asyncapi",
+        summary="Describe what is said over WebSocket at /ws, for programs (AsyncAPI 3).",
+        make=_asyncapi,
         tag="about",
         response=dict[str, Any],
         errors=COMMON_ERRORS,

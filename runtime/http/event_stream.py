@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from runtime.channels.following import Delivery
     from runtime.errors import OperationError
 
+EVENT_STREAM: Final = "text/event-stream"
 RETRY: Final = 1.0  # seconds after which a client comes back
 _GOING: Final = "this server is going down; come back with the last id"
 

@@ -15,7 +15,7 @@ import trio
 
 from runtime.errors import OperationError
 from runtime.http.arguments import path_args, queried, query_args
-from runtime.http.event_stream import EventStream
+from runtime.http.event_stream import EVENT_STREAM, EventStream
 from runtime.http.reply import empty_reply
 from runtime.http.row import Row, principal_of
 from runtime.node import OPERATIONS
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from runtime.http.row import Handler, Surface
     from runtime.node import Node
 
-EVENT_STREAM: Final = "text/event-stream"
 HEARTBEAT: Final = 15.0  # seconds; shorter than the idle time-outs of common proxies
 SURFACE: Final = "sse"  # how metrics call these followers
 _HEADER: Final = "last-event-id"

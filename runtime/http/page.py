@@ -85,8 +85,9 @@ def _page(document: Json) -> Iterator[str]:
     yield f'</nav><main id="top"><h1>{title} API</h1>'
     yield f"<p>{_marked(info['summary'])}.</p><p>{_marked(info['description'])}</p>"
     yield (
-        '<p>For programs: <a href="/openapi.json">openapi.json</a>. What this server allows:'
-        ' <a href="/capabilities">capabilities</a>.</p>'
+        '<p>For programs: <a href="/openapi.json">openapi.json</a>, and for what is'
+        ' said over WebSocket at <code>/ws</code> <a href="/asyncapi.json">asyncapi.json</a>.'
+        ' What this server allows: <a href="/capabilities">capabilities</a>.</p>'
     )
     for tag, operations in _by_tag(document):
         yield f"<h2>{escape(tag['name'])}</h2><p>{_marked(tag['description'])}</p>"

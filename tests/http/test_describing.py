@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 from typing import Any
+from unittest import mock
 
 import msgspec
 import pytest
@@ -12,6 +13,7 @@ from trio.testing import MockClock
 
 from runtime.answers import CHANNELS
 from runtime.errors import ERRORS
+from runtime.http import events, health
 from runtime.http.app import create_app
 from runtime.http.describing import DESCRIBING
 from runtime.http.openapi import document
@@ -23,7 +25,9 @@ from runtime.settings import Settings
 from tests.http.client import client
 from tests.repository.tree import ROOT
 
-ALL = (*ROWS, *DESCRIBING)
+ALL = (*ROWS, *DESCRIBING)  # of the application by itself
+METRICS = health.metrics_row(mock.Mock())
+SERVED = (*ROWS, *events.ROWS, *health.ROWS, METRICS, *DESCRIBING)  # by `perdure serve`
 DOCUMENT = document(ALL, "1")
 GUIDE = (ROOT / "docs" / "http.md").read_text("utf-8")
 ELSEWHERE = {
@@ -48,7 +52,7 @@ def test_the_guide_has_the_table() -> None:
     """Each route, its operation and its statuses, and no other."""
     rows = re.findall(r"^\| ([A-Z]+) \| `(/.*?)` \| `(.*?)` \| (.*?) \|$", GUIDE, re.MULTILINE)
     assert rows == [
-        (row.method, row.path, row.name, ", ".join(map(str, row.statuses))) for row in ALL
+        (row.method, row.path, row.name, ", ".join(map(str, row.statuses))) for row in SERVED
     ]
 
 
@@ -144,7 +148,11 @@ async def test_the_page_is_whole_and_needs_nothing_else(autojump_clock: MockCloc
         assert not tags.seen & {"script", "link", "iframe", "img", "object", "form"}
         inside = {link[1:] for link in tags.links if link.startswith("#")}
         assert inside <= tags.ids
-        assert tags.links - {f"#{each}" for each in inside} == {"/openapi.json", "/capabilities"}
+        assert tags.links - {f"#{each}" for each in inside} == {
+            "/openapi.json",
+            "/asyncapi.json",
+            "/capabilities",
+        }
         for row in ALL:
             assert row.name.replace(".", "_") in inside
         assert response.headers["content-security-policy"] == policy()

@@ -56,7 +56,7 @@ async def server_here(
     """Run a server on a free port; leaving the block ends it as a crash would."""
     server = Server(
         Settings(data_dir=str(path), port=0, **settings),
-        Loaded({Source(name="test"): Outcome(plugins or {"test": declared(Example)})}),
+        Loaded({Source(name="the test"): Outcome(plugins or {"test": declared(Example)})}),
     )
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=50)
     async with trio.open_nursery() as nursery:
