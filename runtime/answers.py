@@ -27,6 +27,30 @@ class RunPage(TypedDict):
     cursor: str
 
 
+class BulkRefusal(TypedDict):
+    """A run that could not be changed, and why."""
+
+    run_id: str
+    code: str
+    message: str
+
+
+class BulkAnswer(TypedDict):
+    """How many runs match at the cursor, and what was done to a page of them.
+
+    ``run_ids`` are those asked to end, or the new attempts; ``unchanged`` had ended or had another
+    attempt meanwhile. Without a confirmed count nothing is done, and all of it is empty.
+    ``next_after`` is null at the end.
+    """
+
+    count: int
+    run_ids: list[str]
+    unchanged: int
+    refused: list[BulkRefusal]
+    next_after: str | None
+    cursor: str
+
+
 class ExportPage(TypedDict):
     """A run's export items in order; ``next_after`` is null at the end."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypedDict
 
 from actors.errors import AnsweredOtherwise, Invalid, NoSuchActor, NoSuchQuestion, NotNow, TooLarge
 from eventlog.errors import (
@@ -152,6 +152,14 @@ ERRORS: Final = {
 }
 
 
+class ErrorDetail(TypedDict):
+    """What went wrong, and what to do next."""
+
+    code: str
+    message: str
+    details: dict[str, Any] | None
+
+
 class OperationError(Exception):
     """An operation was refused or failed, with a code of the table."""
 
@@ -173,7 +181,7 @@ class OperationError(Exception):
         remedy = self.kind.remedy
         return f"{self.message}; {remedy}" if remedy else self.message
 
-    def view(self) -> dict[str, Any]:
+    def view(self) -> ErrorDetail:
         """Give it as every surface shows it."""
         return {"code": self.code, "message": self.advice, "details": self.details}
 

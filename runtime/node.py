@@ -10,7 +10,7 @@ let go of runs in good order, drain the host before.
 from __future__ import annotations
 
 from contextlib import asynccontextmanager, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -18,9 +18,10 @@ from outcome import Error, Value
 
 from eventlog.log import open_log
 from eventlog.memory import MemoryStore
+from runtime.bulk import RATE, Bulk
 from runtime.catalogue import Catalogue
 from runtime.channels import Channels
-from runtime.creation import CLAIM_WINDOW
+from runtime.claims import CLAIM_WINDOW
 from runtime.directory import Directory
 from runtime.errors import OperationError
 from runtime.host import Host
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from runtime.secrets import Secrets
     from runtime.settings import TriggerMode
 
-OPERATIONS = operations_of(Runs, Plugins, Channels, Blobs, Trigger)
+OPERATIONS = operations_of(Runs, Bulk, Plugins, Channels, Blobs, Trigger)
 
 MOST_APART: Final = 32  # entries that are executed apart at once, if that is how they are triggered
 
@@ -63,6 +64,7 @@ class Node:
     channels: Channels
     blobs: Blobs
     operations: Operations
+    leaving: trio.Event = field(default_factory=trio.Event)  # set when followers are to go
 
 
 @asynccontextmanager
@@ -77,6 +79,7 @@ async def open_node(  # noqa: PLR0913 - a node has many parts
     blobs: BlobStore | None = None,
     references: References | None = None,
     secrets: Secrets | None = None,
+    bulk_rate: float = RATE,
     trigger: TriggerMode = "runs",
 ) -> AsyncIterator[Node]:
     """Take up what an earlier process left, and work for the length of a block.
@@ -103,7 +106,8 @@ async def open_node(  # noqa: PLR0913 - a node has many parts
         channels = Channels(host, catalogue)
         service = Blobs(host, references or References())
         nursery.start_soon(service.run)
-        services: list[object] = [runs, Plugins(host), channels, service]
+        bulk = Bulk(host, catalogue, runs.creation, rate=bulk_rate)
+        services: list[object] = [runs, bulk, Plugins(host), channels, service]
         if trigger == "runs":
             services.append(Trigger(runs.create))
         elif trigger == "direct":

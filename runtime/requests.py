@@ -85,10 +85,43 @@ class RetryRun(Request):
 
     run_id: Name
     secrets: dict[str, Any] = {}
+    idempotency_key: Key | None = None
 
     def __repr__(self) -> str:
         """Say which run, and nothing of the secrets."""
         return f"{type(self).__name__}({self.run_id!r}, ...)"
+
+
+class BulkRequest(Request):
+    """Change many runs: first count them, then pass the count and the cursor of that answer.
+
+    With both, exactly the runs that matched there are changed, newest first, a page at a time;
+    ``after`` is ``next_after`` of the page before. Asking for a page again does nothing twice.
+    """
+
+    plugin_id: Name | None = None
+    entry_id: Name | None = None
+    task_id: Name | None = None
+    session_id: Name | None = None
+    root_run_id: Name | None = None
+    status: list[RunStatus] | None = None
+    created_from: Instant | None = None  # inclusive
+    created_until: Instant | None = None  # exclusive
+    count: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    at: After | None = None  # the cursor of the answer with the count
+    after: After | None = None
+    limit: Limit = 100  # runs in a page
+
+
+class CancelMany(BulkRequest):
+    """Ask all runs that match to end; without ``status``, those queued and running."""
+
+    reason: Text | None = None
+    force: bool = False
+
+
+class RetryMany(BulkRequest):
+    """Run again all that match and have no later attempt; without ``status``, those failed."""
 
 
 class AnswerRun(Request):

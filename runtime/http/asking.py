@@ -145,14 +145,7 @@ def envelope_reply(envelope: Envelope) -> Reply:
 def refused_envelope(error: OperationError) -> Reply:
     """Answer with the envelope of an entry that was never started."""
     kind = error.kind
-    envelope = refusal(
-        {
-            "code": error.code,
-            "message": error.advice,
-            "details": error.details,
-            "retriable": kind.retriable,
-        }
-    )
+    envelope = refusal({**error.view(), "retriable": error.kind.retriable})
     return json_reply(envelope, kind.status, *headers_of(error))
 
 

@@ -15,6 +15,17 @@ CREATE: Final[dict[str, Any]] = {
     "args": {"to": 3, "delay": 0.01},
     "idempotency_key": "order-17",
 }
+CANCEL_MANY: Final[dict[str, Any]] = {"plugin_id": "demo", "status": ["queued"]}
+RETRY_MANY: Final[dict[str, Any]] = {"status": ["failed"], "count": 1, "at": _CURSOR}
+COUNTED: Final[dict[str, Any]] = {
+    "count": 1200,
+    "run_ids": [],
+    "unchanged": 0,
+    "refused": [],
+    "next_after": None,
+    "cursor": _CURSOR,
+}
+RETRIED_MANY: Final[dict[str, Any]] = {**COUNTED, "count": 1, "run_ids": [_NEXT]}
 TRIGGER: Final[dict[str, Any]] = {"plugin_id": "demo", "entry_id": "count", "args": {"to": 3}}
 
 _QUEUED: Final[dict[str, Any]] = {

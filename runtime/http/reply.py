@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
+from runtime.errors import ErrorDetail
 from runtime.wire import JSON, encode_json
 
 if TYPE_CHECKING:
@@ -26,14 +27,6 @@ _JSON_HEADERS: Final = (
     (b"cache-control", b"no-store"),
     _NOSNIFF,
 )
-
-
-class ErrorDetail(TypedDict):
-    """What went wrong, and what to do next."""
-
-    code: str
-    message: str
-    details: dict[str, Any] | None
 
 
 class ErrorBody(TypedDict):
@@ -83,7 +76,8 @@ _WITHOUT_LENGTH: Final = frozenset({204, 304})
 
 def error_reply(error: OperationError, *headers: Header) -> Reply:
     """Answer with an error of the table."""
-    return json_reply({"error": error.view()}, error.kind.status, *headers, *headers_of(error))
+    body: ErrorBody = {"error": error.view()}
+    return json_reply(body, error.kind.status, *headers, *headers_of(error))
 
 
 def headers_of(error: OperationError) -> Iterable[Header]:

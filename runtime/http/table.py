@@ -39,6 +39,22 @@ ROWS: Final[tuple[Row, ...]] = (
         example=examples.CREATE,
         answer=examples.QUEUED,
     ),
+    asking(
+        "POST",
+        "/runs/cancel",
+        "runs.cancel_many",
+        tag="runs",
+        example=examples.CANCEL_MANY,
+        answer=examples.COUNTED,
+    ),
+    asking(
+        "POST",
+        "/runs/retry",
+        "runs.retry_many",
+        tag="runs",
+        example=examples.RETRY_MANY,
+        answer=examples.RETRIED_MANY,
+    ),
     asking("GET", "/runs/{run_id}", "runs.get", tag="runs", answer=examples.ENDED),
     asking("GET", "/runs", "runs.list", tag="runs", answer=examples.RUNS),
     asking(

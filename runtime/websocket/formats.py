@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import cbor2
-import msgspec
 
 from eventlog import cbor
 from eventlog.errors import CodecError
@@ -68,13 +67,13 @@ class Json:
 
     def prefix(self, follow_id: FollowId) -> bytes:
         """Begin an event frame."""
-        return b'{"id":%b,' % msgspec.json.encode(follow_id)
+        return b'{"id":%b,' % encode_json(follow_id)
 
     def batch(self, shown: Sequence[Shown], cursor: str | None) -> bytes:
         """Write what all followers get."""
         return b'"events":[%b],"cursor":%b}' % (
             b",".join([one.json for one in shown]),
-            msgspec.json.encode(cursor),
+            encode_json(cursor),
         )
 
 

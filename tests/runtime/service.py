@@ -13,8 +13,9 @@ from actors.run.views import RunDelta, RunRecord
 from eventlog import MemoryStore, RealEnv, open_log
 from runtime.answers import ExportPage, RunAnswer, RunPage
 from runtime.blobs import BlobLimits, BlobStore
+from runtime.bulk import RATE
 from runtime.channels import Following
-from runtime.creation import CLAIM_WINDOW
+from runtime.claims import CLAIM_WINDOW
 from runtime.depot import Depot
 from runtime.directory import Directory
 from runtime.errors import OperationError
@@ -146,6 +147,7 @@ async def service(
     blobs: BlobStore | None = None,
     seals: Seals | None = None,
     source: SecretSource | None = None,
+    bulk_rate: float = RATE,
     trigger: TriggerMode = "runs",
     **limits: Any,
 ) -> AsyncIterator[Service]:
@@ -165,6 +167,7 @@ async def service(
                 claim_window=claim_window,
                 blobs=blobs,
                 secrets=secrets,
+                bulk_rate=bulk_rate,
                 trigger=trigger,
             ) as node,
         ):
