@@ -193,6 +193,8 @@ class Sockets:
                 limits.conversation,
             )
             self._sessions.add(session)
+            if self._draining:  # since the handshake began
+                session.drain()
             try:
                 await session.run()
             finally:
