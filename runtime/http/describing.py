@@ -21,7 +21,7 @@ def _openapi(surface: Surface) -> Handler:
 
 
 def _asyncapi(surface: Surface) -> Handler:
-    return _always(json_reply(asyncapi.document(surface.node.operations, release()["version"])))
+    return always(json_reply(asyncapi.document(surface.node.operations, release()["version"])))
 
 
 def _docs(surface: Surface) -> Handler:
