@@ -63,9 +63,9 @@ class Child:
         """Wait until something was acknowledged."""
         assert self._acknowledged.wait(PATIENCE), self.lines[-5:]
 
-    def wait(self) -> int:
+    def wait(self, patience: float = PATIENCE) -> int:
         """Wait for its end; give its exit status."""
-        code = self._process.wait(PATIENCE)
+        code = self._process.wait(patience)
         self._listener.join(PATIENCE)
         return code
 

@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 from contextlib import closing
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -34,9 +35,10 @@ BODIES: Final = "bodies"  # "life run step" for each body of a step that was beg
 class Crashing:
     """What is executed while the process is killed."""
 
-    def __init__(self) -> None:
-        """Count outside of the log."""
-        self._bodies = os.open(BODIES, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    @cached_property
+    def _bodies(self) -> int:
+        """Where to count, outside of the log: in the directory of this life."""
+        return os.open(BODIES, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     @entry
     async def steps(self, ctx: RunContext) -> str:
