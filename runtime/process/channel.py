@@ -8,7 +8,9 @@ speak of it any more, nor of the run that comes after it. It imports little: see
 from __future__ import annotations
 
 import os
+import sys
 import threading
+import traceback
 from itertools import count
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -43,6 +45,15 @@ class Channel:
             line = line[self._to_server.write(line) or 0 :]
 
     def _listen(self) -> None:
+        try:
+            self._hear_all()
+        except BaseException:  # noqa: BLE001 - deaf, it would keep its run waiting for ever
+            traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(1)
+        os._exit(0)  # the server is gone, or has no use for us any more
+
+    def _hear_all(self) -> None:
         for line in self._from_server:
             message = msgspec.json.decode(line)
             if message.get("do") == "start":
@@ -50,7 +61,6 @@ class Channel:
                 self.talks.put(self._talk)
             elif self._talk is not None:
                 self._talk.hear(message)
-        os._exit(0)  # the server is gone, or has no use for us any more
 
 
 class Talk:
@@ -82,7 +92,7 @@ class Talk:
 
     def end(self, say: str, **parts: Any) -> None:
         """Say how the run has ended. Whoever still waits for an answer hears that it is over."""
-        self._write(say, parts, last=True)
+        self._write(say, {**parts, "run_id": self.about["id"]}, last=True)
         for number in list(self._waiting):
             over = {"re": number, "error": {"message": "the run has ended"}, "cancelled": True}
             self.hear(over)

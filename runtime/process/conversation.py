@@ -47,6 +47,7 @@ class Conversation:
         self._open: set[int] = set()
         self._calls: dict[tuple[int, type], trio.MemorySendChannel[Any]] = {}
         self._drafts = trio.Semaphore(MAX_DRAFTS)
+        self.is_over = False  # the process itself has said how its entry ended
 
     async def hold(self, entry_id: str, args: Mapping[str, Any]) -> Any:  # noqa: ANN401
         """Have the entry executed; give what it returns, or raise what it raises."""
@@ -85,6 +86,7 @@ class Conversation:
             heard += 1
             if heard % BURST == 0:
                 await trio.sleep(PAUSE)
+            self.is_over = isinstance(message, m.Return | m.Raise)
             if isinstance(message, m.Return):
                 return message.value
             if isinstance(message, m.Raise):

@@ -193,12 +193,12 @@ class Lines:
     def __init__(self, most: int = MAX_LINE) -> None:
         """Start empty."""
         self._most = most
-        self._rest = b""
+        self.rest = b""  # of a line that is not complete
 
     def feed(self, data: bytes | bytearray) -> list[bytes]:
         """Take bytes; give the lines that are complete now."""
-        *lines, rest = (self._rest + bytes(data)).split(b"\n")
-        self._rest = rest
+        *lines, rest = (self.rest + bytes(data)).split(b"\n")
+        self.rest = rest
         if len(rest) > self._most or any(len(line) > self._most for line in lines):
             raise Malformed(f"a line of more than {self._most} bytes")
         return lines

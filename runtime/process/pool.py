@@ -78,15 +78,16 @@ class Pool:
         kind = Kind(created.plugin_id, version, created.tenant, program)
         worker = await self._worker(kind)
         worker.on_output = partial(_log, execution)
+        talk = Conversation(worker, ctx.run, execution.until_cancelled)
         clean = False
         try:
-            talk = Conversation(worker, ctx.run, execution.until_cancelled)
             value = await talk.hold(entry.id, args)
             await worker.drained()
             clean = True
         except (PluginError, RunCancelled) as error:
             await worker.drained()
-            clean = isinstance(error, PluginError) and error.code not in _NOT_CLEAN
+            # A run that we have ended: its entry is still at work, and no other may begin there.
+            clean = talk.is_over and isinstance(error, PluginError)
             raise
         finally:
             # What one that had a secret goes on saying, a later run would not know for one.
@@ -117,7 +118,7 @@ class Pool:
     def _keep(self, kind: Kind, worker: Worker) -> bool:
         """Keep a worker for the next run, if it may execute one and there are not enough."""
         kept = self._kept.get(kind, ())
-        if not self._may_keep(kind) or len(kept) >= self._warm:
+        if not self._may_keep(kind) or len(kept) >= self._warm or not worker.can_go_on:
             return False
         worker.on_output = lambda _level, _line: None
         self._kept.setdefault(kind, deque()).append((self._env.monotonic(), worker))
@@ -159,6 +160,3 @@ class Pool:
 def _log(execution: Execution, level: str, line: Line) -> None:
     """Make a log line of what a process has printed."""
     execution.log(level, execution.redactor.beginning(line.text) if line.is_cut else line.text)
-
-
-_NOT_CLEAN: Final = frozenset({"PLUGIN_CRASHED", "PLUGIN_PROTOCOL_ERROR"})

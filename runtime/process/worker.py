@@ -47,6 +47,7 @@ class Worker:
         self._lines = Lines()
         self._pending: list[bytes] = []
         self._sending = trio.Lock()
+        self._is_speaking = False
         self._printed = {"info": Output(), "warning": Output()}
         self.on_output: Callable[[str, Line], None] = lambda _level, _line: None
 
@@ -55,11 +56,19 @@ class Worker:
         """The id of the process, and of its group."""
         return self._process.pid
 
+    @property
+    def can_go_on(self) -> bool:
+        """Whether a talk has ended with whole lines on both sides, so that another can begin."""
+        return not (self._is_speaking or self._pending or self._lines.rest)
+
     async def send(self, message: Any) -> None:  # noqa: ANN401 - a message, or its parts
         """Say something to the process; one that has ended does not hear it."""
         with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            line = to_line(message)
             async with self._sending:
-                await self._to_it.send_all(to_line(message))
+                self._is_speaking = True
+                await self._to_it.send_all(line)
+                self._is_speaking = False
 
     async def receive(self) -> bytes | None:
         """Give the next line that the process says; None when it says no more."""

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 from perdure import RunCancelled, RunContext, SyncRunContext, entry, plugin
@@ -42,6 +43,32 @@ class Hostile:
     def rubbish(self, ctx: SyncRunContext, line: str = "rubbish") -> None:
         """Say what is no message."""
         say(line.encode())
+        time.sleep(30)
+
+    @entry
+    def goes_on(self, ctx: SyncRunContext) -> str:
+        """Say what ends the run, and return long after."""
+        ctx.run.result("nobody.1")
+        time.sleep(0.5)
+        return "too late"
+
+    @entry
+    def hard_of_hearing(self, ctx: SyncRunContext) -> str:
+        """Return while an answer is on its way that does not fit into the pipe."""
+        heard = threading.Event()
+        talk = ctx.run._talk  # type: ignore[attr-defined]
+        talk.request("sleep", lambda _: heard.wait(), seconds=0)
+        talk.say("step", id=1000, name="large")
+        time.sleep(0.5)
+        talk.say("did", id=1000, value="x" * 500_000)
+        time.sleep(0.5)
+        threading.Timer(0.2, heard.set).start()
+        return "done"
+
+    @entry
+    def talks_on(self, ctx: SyncRunContext) -> None:
+        """Say how another run ends, after this one has."""
+        say(b'{"say": "return"}\n{"say": "return", "value": "not yours"}')
         time.sleep(30)
 
     @entry

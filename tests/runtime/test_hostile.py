@@ -193,6 +193,17 @@ async def test_workers_are_warm_but_never_shared() -> None:
         assert await result(s, await run(s, "fine")) != first
 
 
+@pytest.mark.parametrize("entry_id", ["goes_on", "hard_of_hearing", "talks_on"])
+async def test_a_process_that_is_not_done_gets_no_other_run(entry_id: str) -> None:
+    """What it still says would be taken for that of the next one."""
+    async with hostile(cancel_grace=0.2) as s:
+        first = await result(s, await run(s, "fine"))
+        await run(s, entry_id)
+        second = await result(s, await run(s, "fine"))
+        assert isinstance(second, int)
+        assert second != first
+
+
 async def test_when_the_node_ends_its_processes_do() -> None:
     """Warm ones and busy ones."""
     async with hostile() as s:
