@@ -8,15 +8,17 @@ with the modules they have.
 from __future__ import annotations
 
 import importlib
-import re
+import inspect
 import traceback
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from runtime.code_files import modules_of
+from runtime.document import Document
 from runtime.importing import imported_anew
 from runtime.manifest import MANIFEST, read_manifest
 from runtime.plugin import DeclarationError, Plugin, declared
@@ -145,20 +147,21 @@ def load_source(source: Source, taken: Mapping[str, Source], *, anew: bool = Fal
         return Outcome(problems=(_nothing_there(source),))
     plugins: dict[str, Plugin] = {}
     problems = []
-    for plugin in found:
+    for plugin, cls in found:
         owner = source if plugin.id in plugins else taken.get(plugin.id)
         if owner is None:
             plugins[plugin.id] = plugin
         else:
-            problems.append(_id_taken(plugin.id, source, owner))
+            problems.append(_id_taken(plugin.id, source, owner, cls))
     return Outcome(plugins, tuple(problems))
 
 
-def _found(source: Source) -> Iterable[Plugin]:
+def _found(source: Source) -> Iterable[tuple[Plugin, type | None]]:
+    """Give the plugins of a source, with their classes if they are not a folder's."""
     if source.folder is not None:
-        return (read_manifest(source.folder.resolve()),)
+        return ((read_manifest(source.folder.resolve()), None),)
     module = importlib.import_module(source.module)
-    return [declared(cls) for cls in _declarations(module, source.only)]
+    return [(declared(cls), cls) for cls in _declarations(module, source.only)]
 
 
 def _declarations(module: ModuleType, only: str | None) -> Iterable[type]:
@@ -186,11 +189,20 @@ def _nothing_there(source: Source) -> Problem:
     )
 
 
-def _id_taken(plugin_id: str, source: Source, owner: Source) -> Problem:
+def _id_taken(plugin_id: str, source: Source, owner: Source, cls: type | None) -> Problem:
+    file, line = None, None
+    if source.folder is not None:
+        path = source.folder / MANIFEST
+        file, line = str(path), Document(path).line_of("id")
+    elif cls is not None:
+        with suppress(OSError, TypeError):  # it has no source
+            file, line = inspect.getsourcefile(cls), inspect.getsourcelines(cls)[1]
     return Problem(
         source=source.name,
         message=f"the plugin id {plugin_id!r} is taken by {owner.name}",
         remedy="Rename one of them, or load only one.",
+        file=file,
+        line=line,
     )
 
 
@@ -205,6 +217,8 @@ def _problem(error: BaseException, source: Source) -> Problem:
         )
     is_declaration = isinstance(error, DeclarationError)
     file, line = _place(error)
+    if source.folder is not None and (told := getattr(error, "line", None)) is not None:
+        file, line = str(source.folder / MANIFEST), told
     problem = Problem(
         source=source.name,
         message=str(error) if is_declaration else f"{type(error).__name__}: {error}",
@@ -213,14 +227,8 @@ def _problem(error: BaseException, source: Source) -> Problem:
         line=line,
     )
     if file is None and source.folder is not None:
-        return replace(problem, file=str(source.folder / MANIFEST), line=_line(error))
+        return replace(problem, file=str(source.folder / MANIFEST), line=1)
     return problem
-
-
-def _line(error: BaseException) -> int:
-    """Find the line of a TOML file that an error tells of; 1 if it tells none."""
-    told = re.search(r"at line (\d+)", str(error))
-    return int(told[1]) if told else 1
 
 
 def _place(error: BaseException) -> tuple[str | None, int | None]:

@@ -36,6 +36,11 @@ _MARK: Final = "__perdure_entry__"
 class DeclarationError(TypeError):
     """A plugin is declared in a way that cannot work. The message says where and what to do."""
 
+    def __init__(self, message: str, *, line: int | None = None) -> None:
+        """``line`` is that of a file which is no code."""
+        super().__init__(message)
+        self.line = line
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryOptions:
@@ -221,7 +226,7 @@ def _entry(
     name = f"entry {entry_id!r} ({handler.__qualname__})"
     if options.timeout is not None and not 0 < options.timeout <= LONGEST:
         raise DeclarationError(f"{name}: a timeout is more than 0 and at most {LONGEST:g} seconds")
-    where = _where(name, handler, options, program)
+    where = placed(name, handler, options.where, program)
     return Entry(
         id=entry_id,
         handler=handler,
@@ -234,11 +239,10 @@ def _entry(
     )
 
 
-def _where(
-    name: str, handler: Callable[..., Any], options: EntryOptions, program: Program
-) -> Where:
+def placed(name: str, handler: Callable[..., Any], asked: Where | None, program: Program) -> Where:
+    """Say where a function runs, if it can run where it is asked to."""
     is_async = inspect.iscoroutinefunction(handler)
-    where: Where = options.where or ("inline" if is_async else "process")
+    where: Where = asked or ("inline" if is_async else "process")
     if where == "inline" and not is_async:
         raise DeclarationError(f"{name} is not async, so it cannot run inline: leave `where` out")
     if where == "thread" and is_async:

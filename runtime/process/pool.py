@@ -5,6 +5,7 @@ A plugin that is loaded anew has other programs, whatever its version says, and 
 
 from __future__ import annotations
 
+import shutil
 import signal
 import sys
 from collections import deque
@@ -103,14 +104,12 @@ class Pool:
             _, worker = kept.pop()
             return worker
         command = program.command or (sys.executable, "-m", CHILD, program.home or "")
+        if shutil.which(command[0]) is None:
+            raise _not_started(command[0], "there is no such program; install it, or correct it")
         try:
             worker = await start_worker(self._env, command, program)
         except OSError as error:
-            raise PluginError(
-                "PLUGIN_NOT_STARTED",
-                f"{command[0]} cannot be started: {error.strerror}",
-                retriable=True,
-            ) from error
+            raise _not_started(command[0], str(error.strerror)) from error
         if self._nursery is not None:
             self._nursery.start_soon(worker.pump)
         return worker
@@ -155,6 +154,10 @@ class Pool:
                 await worker.end()
             if not kept and self._kept.get(kind) is kept:
                 del self._kept[kind]
+
+
+def _not_started(name: str, why: str) -> PluginError:
+    return PluginError("PLUGIN_NOT_STARTED", f"{name} cannot be started: {why}", retriable=True)
 
 
 def _log(execution: Execution, level: str, line: Line) -> None:

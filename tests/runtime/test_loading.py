@@ -113,7 +113,20 @@ def test_an_id_belongs_to_one_plugin(modules: Path) -> None:
     (modules / "second.py").write_text(GOOD, "utf-8")
     loaded = load_plugins(Settings(demo=False, modules=["first", "second"]))
     assert list(loaded.plugins) == ["mine"]
-    assert "taken by module first" in str(loaded.problems[0])
+    (problem,) = loaded.problems
+    assert "taken by module first" in str(problem)
+    assert (problem.file, problem.line) == (str(modules / "second.py"), 4)
+
+
+def test_an_id_of_a_folder_that_is_taken_has_a_place(tmp_path: Path) -> None:
+    """The line of the manifest that names it."""
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "plugin.toml").write_text(f'version = "1"\nid = "x"\n{RUN}', "utf-8")
+    loaded = load_plugins(Settings(demo=False, plugins=[str(tmp_path)]))
+    assert list(loaded.plugins) == ["x"]
+    (problem,) = loaded.problems
+    assert (problem.file, problem.line) == (str(tmp_path / "two" / "plugin.toml"), 2)
 
 
 def test_the_bounds_of_an_integer_are_integers(tmp_path: Path) -> None:
@@ -127,6 +140,77 @@ def test_the_bounds_of_an_integer_are_integers(tmp_path: Path) -> None:
     for wrong in (-1, 8):
         with pytest.raises(ValueError, match="n"):
             entry.check({"n": wrong})
+
+
+HEAD = 'id = "x"\nversion = "1"\n'
+RUN = '[entries.go]\ncommand = ["true"]\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("id = \n", 1, "Invalid value"),
+        ('id = "x"\n', 1, "missing required field `version`"),
+        (f"{HEAD}timeuot = 5\n{RUN}", 3, "timeuot: there is no such key; there are id, version"),
+        (f"{HEAD}limits = 5\n{RUN}", 3, "there is no such key; did you mean limit?"),
+        (f'{HEAD}{RUN}\nwhere = "nowhere"\n', 6, "entries.go.where: Invalid enum value 'nowhere'"),
+        (f'{HEAD}{RUN}where = "thread"\n', 5, "entries.go.where: an executable runs in a process"),
+        (f"{HEAD}{RUN}timeout = inf\n", 5, "entries.go.timeout: Expected `float` <= "),
+        (
+            f'{HEAD}{RUN}[entries."a.b"]\ncommand = ["true"]\n',
+            5,
+            "the name of an entry has letters",
+        ),
+        (f"{HEAD}[entries.go]\n", 3, "no such entry in a class, and no command"),
+        (f'{HEAD}[entries.go]\ncommand = ["./gone"]\n', 4, "entries.go.command: there is no file"),
+        (f'{HEAD}[entries.go]\ncommand = ["data.txt"]\n', 4, "data.txt is no program: chmod +x"),
+        (
+            f'{HEAD}{RUN}[entries.go.args]\na-b = {{ type = "string" }}\n',
+            6,
+            "the name of an argument",
+        ),
+        (
+            f'{HEAD}{RUN}args.n = {{ type = "integre" }}\n',
+            5,
+            "entries.go.args.n.type: Invalid enum",
+        ),
+        (f'{HEAD}{RUN}args.n = {{ type = "integer", default = "x" }}\n', 5, "args.n: its default"),
+        (f'{HEAD}python = "gone:X"\n', 3, "python: there is no gone.py in the folder"),
+        (f'{HEAD}python = "code:X"\n', 3, "python: there is no class 'X' in code.py"),
+        (f'{HEAD}python = "code:Mine"\n{RUN}', 4, "the class has an entry of this name too"),
+        (f'{HEAD}python = "code:Mine"\n[entries.gi]\n', 4, "entries.gi: there is no such entry"),
+        (
+            f'{HEAD}python = "code:Mine"\nentries.go.where = "thread"\n',
+            4,
+            "go.where: entry 'go' is async",
+        ),
+    ],
+)
+def test_a_manifest_is_wrong_on_a_line(
+    plugins_on_disk: Path, text: str, line: int, message: str
+) -> None:
+    """The one with the mistake on it, however it is written."""
+    (plugins_on_disk / "plugin.toml").write_text(text, "utf-8")
+    (plugins_on_disk / "data.txt").write_text("data", "utf-8")
+    (plugins_on_disk / "code.py").write_text(GOOD, "utf-8")
+    loaded = load_plugins(Settings(demo=False, plugins=[str(plugins_on_disk)]))
+    assert loaded.plugins == {}
+    (problem,) = loaded.problems
+    assert (problem.file, problem.line) == (str(plugins_on_disk / "plugin.toml"), line)
+    assert message in problem.message
+
+
+def test_a_manifest_has_the_last_word_on_an_entry_of_its_class(plugins_on_disk: Path) -> None:
+    """On where it runs, for how long, and whether it goes on after a crash."""
+    (plugins_on_disk / "code.py").write_text(GOOD, "utf-8")
+    said = 'where = "process"\ntimeout = 5\nresumes = false\ndescription = "goes"\n'
+    text = f'{HEAD}network = false\npython = "code:Mine"\n[entries.go]\n{said}'
+    (plugins_on_disk / "plugin.toml").write_text(text, "utf-8")
+    entry = read_manifest(plugins_on_disk).entries["go"]
+    assert (entry.where, entry.timeout, entry.resumes) == ("process", 5.0, False)
+    assert entry.description == "goes"
+    assert entry.program is not None
+    assert (entry.program.home, entry.program.network) == ("code:Mine", False)
 
 
 def test_folders_may_have_modules_of_the_same_name(plugins_on_disk: Path) -> None:

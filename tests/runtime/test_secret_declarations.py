@@ -82,5 +82,5 @@ def test_a_manifest_names_secrets_too(tmp_path: Any) -> None:
     path.write_text(said + 'token = { type = "string", secret = true }\n', "utf-8")
     assert read_manifest(tmp_path).entries["e"].secrets == {"token"}
     path.write_text(said + 'token = { type = "string", secret = true, default = "x" }\n', "utf-8")
-    with pytest.raises(DeclarationError, match=r"args.token is secret"):
+    with pytest.raises(DeclarationError, match=r"args.token: it is secret"):
         read_manifest(tmp_path)
