@@ -2,8 +2,9 @@
 
 It leads a session and a process group of its own, in a pid namespace where there is one to be had.
 Between it and the server stands a guard, a few lines of shell that hold a pipe to the server: when
-the server is gone the pipe closes, and the guard ends everything. In a pid namespace it is the
-first process, so that even what has left the group ends with it.
+the server is gone the pipe closes, and the guard ends everything. It stands outside of the
+namespace, where nothing inside can reach it, not even ``kill -9 -1``. Inside, the first process is
+a shell that waits: with it ends even what has left the group.
 """
 
 from __future__ import annotations
@@ -18,18 +19,20 @@ from typing import Final
 GUARD_FD: Final = "PERDURE_GUARD_FD"
 MEMORY: Final = "PERDURE_MEMORY"  # KiB that a process may take
 
-# The guard starts its command, and a watcher that waits for the pipe to close.
+# The guard starts its command, and a watcher that waits for the pipe to close. Asked to end, both
+# stay for as long as the command takes to obey; it hears of that itself, as all of its group do.
 _GUARD: Final = """
 [ -z "$PERDURE_MEMORY" ] || ulimit -v "$PERDURE_MEMORY"
+trap : TERM
 "$@" &
 child=$!
-( read -r _ < "/dev/fd/$PERDURE_GUARD_FD"; kill -9 0 ) >/dev/null 2>&1 &
+( trap '' TERM; read -r _ < "/dev/fd/$PERDURE_GUARD_FD"; kill -9 0 ) >/dev/null 2>&1 &
 watcher=$!
-wait "$child"
-status=$?
+while wait "$child"; status=$?; [ "$status" -gt 128 ] && kill -0 "$child" 2>/dev/null; do :; done
 kill -9 "$watcher" 2>/dev/null
 exit "$status"
 """
+_FIRST: Final = ("/bin/sh", "-c", '"$@" & wait "$!"', "perdure-first")  # of a namespace
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,4 +74,5 @@ def guarded(command: tuple[str, ...], *, network: bool) -> list[str]:
     """Give the command that starts another under a guard, as closed off as is possible here."""
     found = features()
     way = found.pid_namespace if network else found.network_namespace or found.pid_namespace
-    return [*(way or ()), "/bin/sh", "-c", _GUARD, "perdure-guard", *command]
+    inside = (*way, *_FIRST) if way else ()
+    return ["/bin/sh", "-c", _GUARD, "perdure-guard", *inside, *command]

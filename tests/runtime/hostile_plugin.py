@@ -8,6 +8,8 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
+from pathlib import Path
 
 from perdure import RunCancelled, RunContext, SyncRunContext, entry, plugin
 
@@ -56,8 +58,12 @@ class Hostile:
     def hard_of_hearing(self, ctx: SyncRunContext) -> str:
         """Return while an answer is on its way that does not fit into the pipe."""
         heard = threading.Event()
-        talk = ctx.run._talk  # type: ignore[attr-defined]
-        talk.request("sleep", lambda _: heard.wait(), seconds=0)
+
+        def slow(_: object) -> None:
+            heard.wait()
+
+        talk = ctx.run._talk
+        talk.request("sleep", slow, seconds=0)
         talk.say("step", id=1000, name="large")
         time.sleep(0.5)
         talk.say("did", id=1000, value="x" * 500_000)
@@ -125,6 +131,32 @@ class Hostile:
         nap = [sys.executable, "-S", "-c", f"import time; time.sleep(3000) #{ctx.run.id}"]
         subprocess.Popen(nap)
         subprocess.Popen(nap, start_new_session=True)
+        ctx.run.status("deaf")
+        while True:
+            time.sleep(1)
+
+    @entry
+    def alone(self, ctx: SyncRunContext, namespace: str = "") -> None:
+        """Kill all that can be seen, and be nobody who would hear that the server is gone."""
+        if str(Path("/proc/self/ns/pid").readlink()) != namespace:  # else: the whole machine
+            with suppress(ProcessLookupError):
+                os.kill(-1, signal.SIGKILL)
+        nap = [sys.executable, "-S", "-c", f"import time; time.sleep(3000) #{ctx.run.id}"]
+        subprocess.Popen(nap, start_new_session=True)
+        ctx.run.status("deaf")
+        time.sleep(0.2)
+        os.execv(sys.executable, nap)  # noqa: S606 - the same without us
+
+    @entry
+    def cleans_up(self, ctx: SyncRunContext) -> None:
+        """Take a while to end, once asked by a signal."""
+
+        def clean(*_: object) -> None:
+            time.sleep(0.3)
+            print("cleaned", flush=True)  # noqa: T201 - a line of the run's log
+            os._exit(0)
+
+        signal.signal(signal.SIGTERM, clean)
         ctx.run.status("deaf")
         while True:
             time.sleep(1)

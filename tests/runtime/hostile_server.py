@@ -15,8 +15,10 @@ from runtime.plugin import declared
 from runtime.principal import LOCAL
 from tests.runtime.hostile_plugin import Hostile
 
+NAMESPACE = Path("/proc/self/ns/pid")
 
-async def main(path: Path) -> None:
+
+async def main(path: Path, entry_id: str) -> None:
     """Start the entry, tell its run once it is deaf, and wait for the end."""
     env = RealEnv()
     with closing(SqliteStore.open(path, env=env)) as store, closing(Directory(":memory:")) as runs:
@@ -24,7 +26,8 @@ async def main(path: Path) -> None:
             open_log(env, store) as log,
             open_node(log, {"hostile": declared(Hostile)}, runs) as node,
         ):
-            request = {"plugin_id": "hostile", "entry_id": "stubborn", "args": {}}
+            args = {"namespace": str(NAMESPACE.readlink())} if entry_id == "alone" else {}
+            request = {"plugin_id": "hostile", "entry_id": entry_id, "args": args}
             created = await node.operations.call(LOCAL, "runs.create", request)
             run_id = created["run"]["run_id"]
             following = await node.operations.call(LOCAL, "log.follow", {"channel": "runs"})
@@ -37,4 +40,4 @@ async def main(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    trio.run(main, Path(sys.argv[1]))
+    trio.run(main, Path(sys.argv[1]), sys.argv[2])

@@ -19,10 +19,11 @@ from actors.run.events import CancelEscalated, LogBatch, RunEnded
 from runtime.manifest import read_manifest
 from runtime.plugin import declared
 from runtime.principal import LOCAL
+from runtime.process import sandbox
 from runtime.requests import CancelRun
 from tests.runtime.hostile_plugin import Hostile
 from tests.runtime.service import Service, real_service
-from tests.runtime.test_processes import result, run, start, until_stage
+from tests.runtime.test_processes import lines, result, run, start, until_stage
 
 
 @asynccontextmanager
@@ -238,8 +239,8 @@ async def test_a_program_that_does_not_exist_fails_its_run(tmp_path: Any) -> Non
     async with real_service({"gone": read_manifest(tmp_path)}) as s:
         s.plugin_id = "gone"
         error = await error_of(s, "go")
-        assert error["code"] == "PLUGIN_CRASHED"
-        assert error["details"] == {"status": 127}
+        assert error["code"] == "PLUGIN_NOT_STARTED"
+        assert error["message"].startswith("no-such-program cannot be started: there is no such")
 
 
 async def test_an_entry_that_blocks_the_loop_is_named(caplog: pytest.LogCaptureFixture) -> None:
@@ -254,17 +255,38 @@ async def test_an_entry_that_blocks_the_loop_is_named(caplog: pytest.LogCaptureF
         assert end["run_id"] in told[0]
 
 
-@pytest.mark.parametrize("victim", ["server", "guard"])
-def test_nothing_outlives_a_server_that_is_killed(tmp_path: Any, victim: str) -> None:
+@pytest.mark.parametrize("no_namespace", [False, True])
+async def test_a_process_that_is_asked_to_end_may_clean_up(
+    monkeypatch: pytest.MonkeyPatch, no_namespace: bool
+) -> None:
+    """Between the signal that asks and the one that kills it has a grace."""
+    if no_namespace:
+        monkeypatch.setattr(sandbox, "features", lambda: sandbox.Features(None, None))
+    async with hostile(cancel_grace=1.0) as s:
+        run_id = await start(s, "cleans_up")
+        await until_stage(s, run_id, "deaf")
+        await s.cancel(LOCAL, CancelRun(run_id=run_id))
+        assert (await s.finished(run_id))["status"] == "canceled"
+        assert ("info", "cleaned") in lines(s, run_id)
+
+
+@pytest.mark.parametrize(
+    ("victim", "entry_id"), [("server", "stubborn"), ("guard", "stubborn"), ("server", "alone")]
+)
+def test_nothing_outlives_a_server_that_is_killed(
+    tmp_path: Any, victim: str, entry_id: str
+) -> None:
     """Not the process, not what it has started, not what has left its group."""
+    program, log = "tests.runtime.hostile_server", str(tmp_path / "log.db")
     child = subprocess.Popen(
-        [sys.executable, "-m", "tests.runtime.hostile_server", str(tmp_path / "log.db")],
+        [sys.executable, "-m", program, log, entry_id],
         stdout=subprocess.PIPE,
         text=True,
     )
     assert child.stdout is not None
     run_id = child.stdout.readline().strip()
-    assert len(processes(f"#{run_id}")) >= 2
+    while len(processes(f"#{run_id}")) < 2:
+        subprocess.run(["sleep", "0.05"], check=True)
     if victim == "server":
         os.kill(child.pid, signal.SIGKILL)
     else:
