@@ -191,6 +191,8 @@ def _sandbox() -> Iterator[Check]:
     """Say what there is to shut processes in with. Without it they run as anything else does."""
     import shutil
 
+    from runtime.process.sandbox import features
+
     remedy = "Process entries still run, less shut in."
     unshare = shutil.which("unshare")
     yield Check("unshare", "ok" if unshare else "warn", unshare or "not installed", remedy)
@@ -200,6 +202,21 @@ def _sandbox() -> Iterator[Check]:
     )
     users = _user_namespaces()
     yield Check("user namespaces", "ok" if users else "warn", users or "not allowed", remedy)
+    found = features()
+    for name, way, lacks in (
+        (
+            "pid namespace",
+            found.pid_namespace,
+            "What leaves the group of a process can outlive it.",
+        ),
+        (
+            "network namespace",
+            found.network_namespace,
+            "`network = false` closes nothing off here.",
+        ),
+    ):
+        told = f"tried: {' '.join(Path(word).name for word in way)}" if way else "tried in vain"
+        yield Check(name, "ok" if way else "warn", told, lacks)
     controllers = _read("/sys/fs/cgroup/cgroup.controllers")
     writable = os.access("/sys/fs/cgroup", os.W_OK)
     if controllers:

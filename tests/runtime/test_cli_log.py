@@ -12,6 +12,7 @@ import pytest
 from eventlog.env import RealEnv
 from eventlog.sqlite import SqliteStore
 from eventlog.sqlite.lock import holder_of
+from runtime.process import sandbox
 from runtime.settings import NAMES
 from tests.runtime.terminal import Shell
 
@@ -104,6 +105,8 @@ def test_doctor_looks_at_everything(used: Shell) -> None:
         "clock",
         "unshare",
         "user namespaces",
+        "pid namespace",
+        "network namespace",
         "cgroups",
     }
     assert "format 1" in checks["log"]["value"]
@@ -111,6 +114,18 @@ def test_doctor_looks_at_everything(used: Shell) -> None:
     assert {check["status"] for check in checks.values()} <= {"ok", "warn"}
     assert all(check["remedy"] for check in checks.values() if check["status"] != "ok")
     assert not list(used.data.glob(".perdure-doctor*"))
+
+
+def test_doctor_tries_what_processes_are_shut_in_with(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a system lists and does not allow is no help, and it says what that means."""
+    monkeypatch.setattr(sandbox, "features", lambda: sandbox.Features(None, None))
+    checks = {check["name"]: check for check in shell.json("doctor")["checks"]}
+    for name, remedy in (("pid", "can outlive it"), ("network", "closes nothing off")):
+        check = checks[f"{name} namespace"]
+        assert (check["status"], check["value"]) == ("warn", "tried in vain")
+        assert remedy in check["remedy"]
 
 
 def test_doctor_before_the_first_run(shell: Shell) -> None:
