@@ -13,6 +13,7 @@ import sys
 import traceback
 from base64 import b64encode
 from importlib import import_module
+from io import TextIOWrapper
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -323,6 +324,8 @@ def main() -> None:
     channel = Channel(int(os.environ["PERDURE_READ_FD"]), int(os.environ["PERDURE_WRITE_FD"]))
     handler = RunHandler()
     handler.install()
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)  # it is read as it is printed
     module, _, name = sys.argv[1].partition(":")
     sys.path.insert(0, os.getcwd())  # noqa: PTH109 - the plugin's own folder
     if code := os.environ.get("PERDURE_CODE"):

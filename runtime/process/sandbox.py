@@ -21,6 +21,7 @@ MEMORY: Final = "PERDURE_MEMORY"  # KiB that a process may take
 
 # The guard starts its command, and a watcher that waits for the pipe to close. Asked to end, both
 # stay for as long as the command takes to obey; it hears of that itself, as all of its group do.
+# What a shell has to say about how its command ended is no line of the run's log.
 _GUARD: Final = """
 [ -z "$PERDURE_MEMORY" ] || ulimit -v "$PERDURE_MEMORY"
 trap : TERM
@@ -28,11 +29,12 @@ trap : TERM
 child=$!
 ( trap '' TERM; read -r _ < "/dev/fd/$PERDURE_GUARD_FD"; kill -9 0 ) >/dev/null 2>&1 &
 watcher=$!
-while wait "$child"; status=$?; [ "$status" -gt 128 ] && kill -0 "$child" 2>/dev/null; do :; done
-kill -9 "$watcher" 2>/dev/null
+exec 2>/dev/null
+while wait "$child"; status=$?; [ "$status" -gt 128 ] && kill -0 "$child"; do :; done
+kill -9 "$watcher"
 exit "$status"
 """
-_FIRST: Final = ("/bin/sh", "-c", '"$@" & wait "$!"', "perdure-first")  # of a namespace
+_FIRST: Final = ("/bin/sh", "-c", '"$@" & exec 2>/dev/null; wait "$!"', "perdure-first")
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,7 +163,8 @@ class Hostile:
 
     @entry(timeout=0.5)
     def late(self, ctx: SyncRunContext) -> None:
-        """Take longer than it may."""
+        """Print, and take longer than it may."""
+        print("printed")  # noqa: T201 - a line of the run's log
         while True:
             time.sleep(1)
 

@@ -182,6 +182,7 @@ async def test_a_timeout_stops_the_process() -> None:
         assert end["status"] == "timeout"
         assert end["error"] is not None
         assert end["error"]["code"] == "TIMEOUT"
+        assert lines(s, end["run_id"]) == [("info", "printed")]
         assert s.node.host.running <= 1
 
 
@@ -267,7 +268,7 @@ async def test_a_process_that_is_asked_to_end_may_clean_up(
         await until_stage(s, run_id, "deaf")
         await s.cancel(LOCAL, CancelRun(run_id=run_id))
         assert (await s.finished(run_id))["status"] == "canceled"
-        assert ("info", "cleaned") in lines(s, run_id)
+        assert lines(s, run_id) == [("info", "cleaned")]
 
 
 @pytest.mark.parametrize(
