@@ -78,6 +78,8 @@ class Channel(NamedTuple):
 
     def shown(self, records: Iterable[Record]) -> list[Shown]:
         """Show some records."""
+        if self.names is None:
+            return [shown for record in records if (shown := self.show(record))]
         return thinned([shown for record in records if (shown := self.show(record)) is not None])
 
 

@@ -6,6 +6,7 @@ passed on as they are, so replaying a log decodes nothing and encodes next to no
 
 from __future__ import annotations
 
+from binascii import hexlify
 from functools import lru_cache
 from struct import Struct
 from typing import TYPE_CHECKING, Final
@@ -13,11 +14,13 @@ from typing import TYPE_CHECKING, Final
 import cbor2
 
 from eventlog import cbor
+from eventlog.record import EVENT_ID_BYTES
 from runtime.channels.shown import Shown
 
 if TYPE_CHECKING:
-    from eventlog.record import Record
+    from eventlog.record import Mark, Record
     from runtime.answers import LogRecord
+    from runtime.channels.shown import Kind
 
 
 def log_record(record: Record) -> LogRecord:
@@ -39,14 +42,26 @@ def log_record(record: Record) -> LogRecord:
 
 
 class ShownRecord(Shown):
-    """A record itself; what it says is looked at only if somebody has to."""
+    """A record itself; what it says is looked at only if somebody has to.
+
+    A log is replayed by the hundred thousand, so one costs little more than its name.
+    """
 
     __slots__ = ("_record",)
 
+    kind: Kind = "record"
+    report: tuple[str, str] | None = None
+    is_listed: bool = False
+
     def __init__(self, record: Record) -> None:
         """Show a record."""
-        super().__init__("record", record.mark, None)
         self._record = record
+        self._json = self._cbor = None
+
+    @property
+    def mark(self) -> Mark:
+        """The place of the record."""
+        return self._record.mark
 
     def as_event(self) -> LogRecord:
         """Give the record, decoded."""
@@ -62,33 +77,34 @@ class ShownRecord(Shown):
 
 def spliced(record: Record) -> bytes:
     """Give what CBOR makes of ``log_record(record)``, from the bytes that are stored."""
-    stream = _text(record.stream)
+    position, stream, version, name, body, scope, event_id, event, commit, schema, seal, meta = (
+        record
+    )
+    stream_text = _stream(stream)
     return b"".join(
         (
-            _NUMBERS.pack(
+            _numbers(
                 _POSITION,
-                record.position,
+                position,
                 _VERSION,
-                record.version,
+                version,
                 _SCHEMA,
-                record.schema,
+                schema,
                 _EVENT_TIME,
-                record.event_time,
+                event,
                 _COMMIT_TIME,
-                record.commit_time,
+                commit,
+                _STREAM,
             ),
-            _STREAM,
-            stream,
+            stream_text,
             _SCOPE,
-            stream if record.scope == record.stream else _text(record.scope),
-            _NAME,
-            _name(record.name),
-            _EVENT_ID,
-            _text(record.event_id.hex()),
-            _SEALED if record.seal else _NOT_SEALED,
-            record.meta,
+            stream_text if scope == stream else _stream(scope),
+            _name(name),
+            hexlify(event_id),
+            _SEALED if seal else _NOT_SEALED,
+            meta,
             _BODY,
-            record.body,
+            body,
         )
     )
 
@@ -103,9 +119,15 @@ def _text(text: str) -> bytes:
     return cbor2.dumps(text)
 
 
+@lru_cache(maxsize=1024)  # those that are busy at the same time
+def _stream(stream: str) -> bytes:
+    return _text(stream)
+
+
 @lru_cache(maxsize=256)
 def _name(name: str) -> bytes:
-    return _text(name)
+    """Give what stands between the scope and the digits of the event id."""
+    return _NAME + _text(name) + _EVENT_ID
 
 
 _ONE_BYTE: Final = 24  # shorter texts have their length in the first byte
@@ -118,14 +140,15 @@ _VERSION: Final = _text("version") + _LONG
 _SCHEMA: Final = _text("schema") + _LONG
 _EVENT_TIME: Final = _text("event_time") + _LONG
 _COMMIT_TIME: Final = _text("commit_time") + _LONG
-_NUMBERS: Final = Struct(
+_STREAM: Final = _text("stream")
+_numbers: Final = Struct(
     ">"
     + "".join(f"{len(key)}sQ" for key in (_POSITION, _VERSION, _SCHEMA, _EVENT_TIME, _COMMIT_TIME))
-)
-_STREAM: Final = _text("stream")
+    + f"{len(_STREAM)}s"
+).pack
 _SCOPE: Final = _text("scope")
 _NAME: Final = _text("name")
-_EVENT_ID: Final = _text("event_id")
+_EVENT_ID: Final = _text("event_id") + bytes((_TEXT_8, 2 * EVENT_ID_BYTES))
 _SEALED: Final = _text("sealed") + b"\xf5" + _text("metadata")
 _NOT_SEALED: Final = _text("sealed") + b"\xf4" + _text("metadata")
 _BODY: Final = _text("body")

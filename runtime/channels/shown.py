@@ -20,7 +20,13 @@ class Shown:
     one tells what is there at its place, and not what was recorded there.
     """
 
-    __slots__ = ("_cbor", "_event", "_json", "is_listed", "kind", "mark", "report")
+    __slots__ = ("_cbor", "_event", "_json", "_mark", "is_listed", "kind", "report")
+
+    kind: Kind
+    report: tuple[str, str] | None
+    is_listed: bool
+    _json: bytes | None
+    _cbor: bytes | None
 
     def __init__(
         self,
@@ -33,12 +39,16 @@ class Shown:
     ) -> None:
         """Nothing is encoded before somebody asks."""
         self.kind = kind
-        self.mark = mark
+        self._mark = mark
         self.report = report
         self.is_listed = is_listed
         self._event = event
-        self._json: bytes | None = None
-        self._cbor: bytes | None = None
+        self._json = self._cbor = None
+
+    @property
+    def mark(self) -> Mark:
+        """The place in the log."""
+        return self._mark
 
     def as_event(self) -> Any:  # noqa: ANN401 - whatever its channel shows
         """Give the event itself."""

@@ -6,7 +6,7 @@ All of it is read from the objects that are in force.
 from __future__ import annotations
 
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Final, TypedDict, get_args
+from typing import TYPE_CHECKING, Final, TypedDict, get_args
 
 from actors.run.outbox import PROGRESS_ITEMS, WINDOW
 from actors.run.output import EXPORT_FIELDS
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
+    from runtime.http.reply import Reply
     from runtime.http.row import Handler, Surface
 
 NAME: Final = "perdure"
@@ -132,8 +133,8 @@ def capabilities(surface: Surface) -> Capabilities:
     }
 
 
-def _always(value: Any) -> Handler:  # noqa: ANN401 - any JSON
-    reply = json_reply(value)
+def always(reply: Reply) -> Handler:
+    """Answer everybody the same."""
 
     async def answer(request: Request) -> ASGIApp:
         query_args(request.scope["query_string"], {})
@@ -147,7 +148,7 @@ VERSION: Final = Row(
     path="/version",
     name="http.version",
     summary="Say which release answers here.",
-    make=lambda surface: _always(release()),  # noqa: ARG005 - it is the same everywhere
+    make=lambda surface: always(json_reply(release())),  # noqa: ARG005 - it is the same everywhere
     tag="about",
     response=Version,
     errors=COMMON_ERRORS,
@@ -157,7 +158,7 @@ CAPABILITIES: Final = Row(
     path="/capabilities",
     name="http.capabilities",
     summary="Say what can be done here: limits, rates, windows, channels, formats, errors.",
-    make=lambda surface: _always(capabilities(surface)),
+    make=lambda surface: always(json_reply(capabilities(surface))),
     tag="about",
     response=Capabilities,
     errors=COMMON_ERRORS,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from runtime.http.about import release
-from runtime.http.arguments import query_args
+from runtime.http.about import always, release
 from runtime.http.openapi import document
 from runtime.http.page import HTML, page, policy
 from runtime.http.reply import json_reply, text_reply
@@ -14,32 +13,20 @@ from runtime.operations import COMMON_ERRORS
 from runtime.websocket import asyncapi
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.types import ASGIApp
-
-    from runtime.http.reply import Reply
     from runtime.http.row import Handler, Surface
 
 
-def _always(reply: Reply) -> Handler:
-    async def answer(request: Request) -> ASGIApp:
-        query_args(request.scope["query_string"], {})
-        return reply
-
-    return answer
-
-
 def _openapi(surface: Surface) -> Handler:
-    return _always(json_reply(document(surface.rows, release()["version"])))
+    return always(json_reply(document(surface.rows, release()["version"])))
 
 
 def _asyncapi(surface: Surface) -> Handler:
-    return _always(json_reply(asyncapi.document(surface.node.operations, release()["version"])))
+    return always(json_reply(asyncapi.document(surface.node.operations, release()["version"])))
 
 
 def _docs(surface: Surface) -> Handler:
     text = page(document(surface.rows, release()["version"]))
-    return _always(text_reply(text, HTML, (b"content-security-policy", policy().encode())))
+    return always(text_reply(text, HTML, (b"content-security-policy", policy().encode())))
 
 
 DESCRIBING: Final = (

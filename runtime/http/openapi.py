@@ -9,6 +9,7 @@ import msgspec
 from runtime.errors import ERRORS
 from runtime.http.arguments import queried
 from runtime.http.reply import ErrorBody
+from runtime.node import OPERATIONS
 from runtime.wire import JSON
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def _operation(row: Row, schemas: dict[Any, Json], components: Json) -> Json:
     described: Json = {
         "operationId": row.name.replace(".", "_"),
         "summary": row.summary,
+        "description": _description(row),
         "tags": [row.tag],
     }
     parameters = [*_parameters(row, components), *_headers_read(row)]
@@ -85,6 +87,14 @@ def _operation(row: Row, schemas: dict[Any, Json], components: Json) -> Json:
         described["requestBody"] = {"required": True, "content": {row.takes: {"schema": {}}}}
     described["responses"] = {**_successes(row, schemas), **_errors(row)}
     return described
+
+
+def _description(row: Row) -> str:
+    if row.needs is None:
+        return f"`{row.name}`, a part of this surface alone."
+    return (
+        f"The operation `{row.needs}`; needs the permission `{OPERATIONS[row.needs].permission}`."
+    )
 
 
 def _parameters(row: Row, components: Json) -> Iterable[Json]:

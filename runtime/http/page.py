@@ -82,6 +82,7 @@ def _page(document: Json) -> Iterator[str]:
         yield f"<b>{escape(tag['name'])}</b>"
         for path, method, operation in operations:
             yield f'<a href="#{operation["operationId"]}">{_method(method)} {escape(path)}</a>'
+    yield '<b>shapes</b><a href="#shapes">Objects</a>'
     yield f'</nav><main id="top"><h1>{title} API</h1>'
     yield f"<p>{_marked(info['summary'])}.</p><p>{_marked(info['description'])}</p>"
     yield (
@@ -93,6 +94,7 @@ def _page(document: Json) -> Iterator[str]:
         yield f"<h2>{escape(tag['name'])}</h2><p>{_marked(tag['description'])}</p>"
         for path, method, operation in operations:
             yield from _article(document, path, method, operation)
+    yield from _shapes(document)
     yield "</main></div></body></html>\n"
 
 
@@ -114,6 +116,7 @@ def _article(document: Json, path: str, method: str, operation: Json) -> Iterato
     yield f'<article id="{operation["operationId"]}">'
     yield f"<h3>{_method(method)} <code>{escape(path)}</code></h3>"
     yield f"<p>{_marked(operation['summary'])}</p>"
+    yield f'<p class="soft">{_marked(operation["description"])}</p>'
     yield f"<pre>{escape(curl(path, method, body))}</pre>"
     if "parameters" in operation:
         yield "<h4>Parameters</h4>"
@@ -124,18 +127,26 @@ def _article(document: Json, path: str, method: str, operation: Json) -> Iterato
                     f"<code>{escape(each['name'])}</code>",
                     each["in"],
                     _type(each["schema"]),
-                    _about(each, required=each.get("required", False)),
+                    _about(each, "required" if each.get("required") else ""),
                 )
                 for each in operation["parameters"]
             ),
         )
     if JSON in body:
         yield "<h4>Body</h4>"
-        yield _fields(_resolved(document, body[JSON]["schema"]))
+        yield _fields(_resolved(document, body[JSON]["schema"]), "required", "")
     yield "<h4>Answers</h4>"
     for status, response in operation["responses"].items():
         yield from _response(document, status, response)
     yield "</article>"
+
+
+def _shapes(document: Json) -> Iterator[str]:
+    yield '<h2 id="shapes">Shapes</h2><p>What the objects above consist of.</p>'
+    for name, schema in document["components"]["schemas"].items():
+        about = _marked(schema.get("description", "").replace("``", "`"))
+        yield f'<article id="{name}"><h3>{name}</h3><p>{about}</p>'
+        yield _fields(schema, "", "may be absent") + "</article>"
 
 
 def curl(path: str, method: str, body: Json) -> str:
@@ -160,22 +171,23 @@ def _response(document: Json, status: str, response: Json) -> Iterator[str]:
         yield f'<p class="soft">{escape(kind)}</p>'
         schema = _resolved(document, described["schema"])
         if "properties" in schema:
-            yield _fields(schema)
+            yield _fields(schema, "", "may be absent")
         if "example" in described:
             text = msgspec.json.format(msgspec.json.encode(described["example"])).decode()
             yield f"<pre>{escape(text)}</pre>"
     yield "</details>"
 
 
-def _fields(schema: Json) -> str:
-    required = schema.get("required", ())
+def _fields(schema: Json, required: str, optional: str) -> str:
+    """Give the fields of an object, and a word on those that must or need not be there."""
+    names = schema.get("required", ())
     return _table(
         ("field", "type", ""),
         (
             (
                 f"<code>{escape(name)}</code>",
                 _type(each),
-                _about({"schema": each}, required=name in required),
+                _about({"schema": each}, required if name in names else optional),
             )
             for name, each in schema["properties"].items()
         ),
@@ -197,7 +209,8 @@ def _resolved(document: Json, schema: Json) -> Json:
 
 def _type(schema: Json) -> str:
     if "$ref" in schema:
-        return escape(schema["$ref"].rpartition("/")[2])
+        name = escape(schema["$ref"].rpartition("/")[2])
+        return f'<a href="#{name}">{name}</a>'
     if "anyOf" in schema:
         return " or ".join(_type(option) for option in schema["anyOf"])
     if "enum" in schema:
@@ -207,9 +220,9 @@ def _type(schema: Json) -> str:
     return escape(str(schema.get("type", "any")))
 
 
-def _about(each: Json, *, required: bool) -> str:
+def _about(each: Json, presence: str) -> str:
     schema = each["schema"]
-    words = ["required"] if required else []
+    words = [presence] if presence else []
     if schema.get("default") not in (None, {}):
         words.append(f"default <code>{escape(str(schema['default']))}</code>")
     words += [

@@ -15,6 +15,7 @@ import trio
 
 from eventlog.follow import HEARTBEAT
 from runtime.channels.channel import thinned
+from runtime.websocket.frames import framed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,9 +36,10 @@ class Member(Protocol):
 
     following: Following
     format: Format
+    prefix: bytes  # of its event frames
 
-    def take(self, batch: bytes, count: int) -> bool:
-        """Send a batch of so many events now; False if that cannot be done."""
+    def take(self, frame: bytes, count: int) -> bool:
+        """Send a frame of so many events now; False if that cannot be done."""
 
     def leave(self, cursor: str | None) -> None:
         """Hear that it is no longer in the group; with a cursor, because all has ended there."""
@@ -179,13 +181,17 @@ class Fanout:
         group.told_position, group.told_at = upto.position, self._log.env.monotonic()
         ours = self._mark.position
         seen_all = max(upto.position, ours + 1)
+        prefix = frame = b""
         for number, member in enumerate(list(group.members), 1):
             if not number % BREATH:
                 await trio.lowlevel.checkpoint()
             place = group.members.get(member)
             if place is None or place.position >= seen_all:
                 continue  # it is gone, or it came after it had seen all of this
-            if place.position > ours or not member.take(batch, count):
+            if member.prefix != prefix:  # few differ: most connections begin with the same id
+                prefix = member.prefix
+                frame = framed(group.format.opcode, prefix + batch)
+            if place.position > ours or not member.take(frame, count):
                 self._send_away(member)
                 continue
             group.members[member] = upto

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from runtime.websocket.frames import header
-
 if TYPE_CHECKING:
     from runtime.channels import Delivery, Following
     from runtime.websocket.conversation import Conversation, EndReason
@@ -35,7 +33,7 @@ class Follower:
         self._id = follow_id
         self._wire = wire
         self._credit = credit
-        self._prefix = format.prefix(follow_id)
+        self.prefix = format.prefix(follow_id)
         self._scope = trio.CancelScope()
         self._reason: EndReason | None = None
         self._credited = trio.Event()
@@ -55,16 +53,13 @@ class Follower:
         self._reason = self._reason or reason
         self._scope.cancel()
 
-    def take(self, batch: bytes, count: int) -> bool:
-        """Send a batch now, if there is credit and room for it."""
-        if self._credit is not None and self._credit < count:
+    def take(self, frame: bytes, count: int) -> bool:
+        """Send a frame of so many events now, if there is credit and room for it."""
+        if self._credit is None:
+            return self._wire.send_now(frame)
+        if self._credit < count or not self._wire.send_now(frame):
             return False
-        prefix = self._prefix
-        head = header(self.format.opcode, len(prefix) + len(batch))
-        if not self._wire.send_now(b"%b%b%b" % (head, prefix, batch)):
-            return False
-        if self._credit is not None:
-            self._credit -= count
+        self._credit -= count
         return True
 
     def leave(self, cursor: str | None) -> None:
@@ -117,7 +112,7 @@ class Follower:
     async def _send_batch(self, delivery: Delivery) -> None:
         if self._credit is not None:
             self._credit -= len(delivery.shown)
-        await self._send(self._prefix + self.format.batch(delivery.shown, delivery.cursor))
+        await self._send(self.prefix + self.format.batch(delivery.shown, delivery.cursor))
 
     async def _send(self, message: bytes) -> None:
         await self._wire.send_message(self.format.opcode, message)

@@ -37,6 +37,11 @@ def header(opcode: int, size: int) -> bytes:
     return pack(">BBQ", first, _LONG, size)
 
 
+def framed(opcode: int, message: bytes) -> bytes:
+    """Make the frame of a whole message."""
+    return header(opcode, len(message)) + message
+
+
 def close_frame(code: int, reason: str) -> bytes:
     """Say that the connection ends, and why; the reason is cut off at what fits."""
     told = reason.encode()[:123].decode("utf-8", "ignore").encode()

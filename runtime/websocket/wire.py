@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from runtime.websocket.frames import FrameLimits, FrameMeter, header, is_close
+from runtime.websocket.frames import FrameLimits, FrameMeter, framed, is_close
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,16 +93,17 @@ class Wire(trio.abc.Stream):
 
         If the socket takes only a part, the rest follows by itself before anything else.
         """
-        if self._nursery is None or self._socket is None or not self._turn.value:
+        nursery, socket = self._nursery, self._socket
+        if nursery is None or socket is None or not self._turn.value:
             return False
         try:
-            sent = os.write(self._socket.fileno(), frame)
+            sent = os.write(socket.fileno(), frame)
         except OSError:  # it is full, or broken: whoever waits for it finds out
             return False
         self.sent += sent
         if sent < len(frame):
             self._turn.acquire_nowait()
-            self._nursery.start_soon(self._send_rest, frame[sent:])
+            nursery.start_soon(self._send_rest, frame[sent:])
         return True
 
     def say_last(self, frame: bytes) -> None:
@@ -114,7 +115,7 @@ class Wire(trio.abc.Stream):
 
     async def send_message(self, opcode: int, message: bytes) -> None:
         """Send a whole message: at once if that is possible, else when its turn comes."""
-        frame = header(opcode, len(message)) + message
+        frame = framed(opcode, message)
         if not self.send_now(frame):
             await self.send_all(frame)
 

@@ -14,6 +14,10 @@ from tools.bench.http import HTTP
 from tools.bench.processes import PROCESS_CANCEL, PROCESS_MESSAGES, PROCESS_START
 from tools.bench.recovery import RECOVERY
 from tools.bench.runs import RUNS_MANY, RUNS_ONE, RUNS_VERY_MANY
+from tools.bench.served_followers import WS_FOLLOWERS
+from tools.bench.served_log import WS_LAG, WS_REPLAY
+from tools.bench.served_runs import WS_RUNS
+from tools.bench.served_status import STATUS
 
 BENCHMARKS: Final[tuple[Benchmark, ...]] = (
     APPEND_MANY,
@@ -38,4 +42,9 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
     BLOB_READ,
     BLOB_EXPORT,
     HTTP,
+    *WS_RUNS,
+    WS_LAG,
+    WS_REPLAY,
+    *WS_FOLLOWERS,
+    STATUS,
 )

@@ -26,7 +26,7 @@ _PAGE: Final = 1000
 @contextmanager
 def _sides(setting: Setting) -> Iterator[Sides]:
     """Make both files."""
-    yield Sides(partial(_ours, large_log(setting)), partial(_bare, twin(setting)))
+    yield Sides(partial(_ours, large_log(setting)), partial(read_notifications, twin(setting)))
 
 
 async def replay(log: EventLog) -> int:
@@ -52,8 +52,8 @@ def _ours(path: Path) -> Sample:
     return trio.run(main)
 
 
-def _bare(path: Path) -> Sample:
-    """Read all notifications."""
+def read_notifications(path: Path) -> Sample:
+    """Read all notifications of the bare recorder."""
     with open_recorder(path) as recorder:
         last = read = 0
         with Stopwatch() as watch:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 IN_FLIGHT: Final = 100
 _RUNS: Final = 2000
 _ALONE: Final = 200
+_LONG: Final = 3600.0
 _EVENTS: Final = 4  # created, activated, the step, the end
 
 
@@ -47,6 +48,11 @@ class Bench:
             return 1
 
         await ctx.run.step("step", body)
+
+    @entry
+    async def wait(self, ctx: RunContext) -> None:
+        """Be there until somebody ends it."""
+        await ctx.run.sleep(_LONG)
 
 
 @asynccontextmanager
@@ -89,7 +95,7 @@ def _many_ours(setting: Setting, each: int, in_flight: int) -> Sample:
         return trio.run(main)
 
 
-def _many_bare(setting: Setting, runs: int) -> Sample:
+def many_bare(setting: Setting, runs: int) -> Sample:
     """Give the bare recorder four events for each run, in batches of a hundred."""
     names = [f"run/{number}" for number in range(runs)]
     batches = [
@@ -110,7 +116,7 @@ def _many(in_flight: int, setting: Setting) -> Iterator[Sides]:
     each = setting.size(_RUNS // in_flight)
     yield Sides(
         partial(_many_ours, setting, each, in_flight),
-        partial(_many_bare, setting, each * in_flight),
+        partial(many_bare, setting, each * in_flight),
     )
 
 

@@ -7,13 +7,16 @@ It says on which port it listens, and ends with its standard input.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import trio
 
@@ -23,6 +26,7 @@ from runtime.plugin import declared
 from runtime.port import Port, open_listeners
 from runtime.principal import LOCAL
 from runtime.websocket import Sockets
+from tools.bench.measure import Sample
 from tools.bench.runs import Bench
 from tools.bench.workload import opened
 
@@ -30,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
-_TICKS: Final = os.sysconf("SC_CLK_TCK")
+_CPU_CLOCK: Final = 2  # with the pid above it: the CPU clock of a process, as Linux names it
 _KIB: Final = 1024
 
 
@@ -44,10 +48,8 @@ class Served:
 
     @property
     def cpu(self) -> float:
-        """The seconds of CPU time that it has taken."""
-        stat = Path(f"/proc/{self._process.pid}/stat").read_text("ascii")
-        fields = stat.rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS
+        """The seconds of CPU time that it has taken, of all its threads."""
+        return time.clock_gettime(~self._process.pid << 3 | _CPU_CLOCK)
 
     @property
     def resident(self) -> float:
@@ -56,10 +58,34 @@ class Served:
         return pages * os.sysconf("SC_PAGE_SIZE") / _KIB
 
 
+class ServerWatch:
+    """Wall time of a block, and the CPU time that a server took meanwhile."""
+
+    def __init__(self, server: Served) -> None:
+        """Watch a server."""
+        self._server = server
+
+    def __enter__(self) -> Self:
+        """Start."""
+        gc.collect()
+        self._cpu = self._server.cpu
+        self._wall = time.perf_counter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop."""
+        self.wall = time.perf_counter() - self._wall
+        self.cpu = self._server.cpu - self._cpu
+
+    def sample(self, count: int, figures: Mapping[str, float] | None = None) -> Sample:
+        """Give what was measured, for so many things done."""
+        return Sample(wall=self.wall, cpu=self.cpu, count=count, figures=figures or {})
+
+
 @contextmanager
-def served(directory: Path) -> Iterator[Served]:
+def served(directory: Path, module: str = __name__) -> Iterator[Served]:
     """Run a server on a log for the length of a block."""
-    command = [sys.executable, "-m", __name__, str(directory)]
+    command = [sys.executable, "-m", module, str(directory)]
     with subprocess.Popen(
         command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:

@@ -15,6 +15,7 @@ _HANDSHAKE: Final = (
 _CHUNK: Final = 1 << 20
 _SHORT: Final = 126
 _LONG: Final = 127
+_HEAD: Final = 4  # bytes, at least of frames that have some length
 _PING: Final = 9
 
 
@@ -54,6 +55,15 @@ class SocketClient:
             if opcode != _PING:
                 return payload
 
+    def take_frames(self) -> int:
+        """Take what has come, without waiting; give the number of whole frames in it."""
+        self._data += self._received()
+        frames = 0
+        while self._whole():
+            self._frame()
+            frames += 1
+        return frames
+
     def call(self, name: str, **args: Any) -> Any:  # noqa: ANN401 - as above
         """Call an operation and wait for its answer."""
         self.send({"id": 0, "call": name, "args": args})
@@ -67,6 +77,14 @@ class SocketClient:
         elif size == _LONG:
             size = int.from_bytes(self._take(8), "big")
         return first & 0x0F, self._take(size)
+
+    def _whole(self) -> bool:
+        """Tell whether a frame is here; frames of 64 KiB or more are not for counting."""
+        data = self._data
+        if len(data) < _HEAD:
+            return len(data) > 1 and len(data) == 2 + (data[1] & 0x7F)
+        size = data[1] & 0x7F
+        return len(data) >= (4 + int.from_bytes(data[2:4], "big") if size == _SHORT else 2 + size)
 
     def _take(self, count: int) -> bytes:
         while len(self._data) < count:
