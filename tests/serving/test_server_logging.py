@@ -24,7 +24,7 @@ def log_some() -> None:
     """Log a line, and an error of a run."""
     LOG.info("started %d", 1)
     try:
-        {}["oops"]
+        dict[str, int]()["oops"]
     except KeyError:
         LOG.exception("run broke", extra={"run_id": "r1", "odd": object})
 
