@@ -10,6 +10,8 @@ import trio
 
 from tests.http.sse import Event, Parser
 from tests.serving.here import Here, server_here
+from tests.serving.process import server
+from tests.serving.steady import Steady
 
 ENDED = {"succeeded", "failed", "canceled", "timeout"}
 
@@ -63,8 +65,18 @@ async def test_short_runs_at_a_rate_lose_no_terminal(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 async def test_two_hundred_short_runs_a_second_lose_no_terminal(tmp_path: Path) -> None:
-    """For half a minute; the latency of creation is stated (R125)."""
-    await no_terminal_is_lost(tmp_path, rate=200, seconds=30)
+    """For half a minute, on a server of its own; rate and latency are stated (R125).
+
+    What is held is that nothing gets lost. Whether the rate is reached depends on the machine.
+    """
+    with server(tmp_path / "data") as running:
+        steady = Steady(running.url)
+        await steady.create(rate=200, seconds=30)
+        print(f"\n{steady.stated(200)}")  # noqa: T201
+        assert len(set(steady.run_ids)) == 6000
+        with trio.fail_after(120):
+            while running.post("/runs/retry", {"status": ["succeeded"]})["count"] < 6000:  # noqa: ASYNC110
+                await trio.sleep(0.2)
 
 
 class MixedLoad:
