@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import trio
 
 from runtime.directory import Directory
+from runtime.garbage import leave_alone_what_is_there
 from runtime.node import open_node
 from runtime.plugin import declared
 from runtime.port import Port, open_listeners
@@ -111,6 +112,7 @@ async def _serve(directory: Path) -> None:
             listeners = await open_listeners("127.0.0.1", 0)
             await nursery.start(port.serve, listeners)
             number = listeners[0].socket.getsockname()[1]  # type: ignore[attr-defined]
+            leave_alone_what_is_there()
             print(json.dumps({"port": number}), flush=True)
             await trio.lowlevel.wait_readable(sys.stdin)
             nursery.cancel_scope.cancel()
