@@ -35,6 +35,7 @@ check: $(DEV) ## lint, format, types, import direction
 
 soak: $(DEV) ## run the long versions of the tests
 	@$(BIN)/python -m pytest -m soak $(PYTEST)
+	@FUZZ_EXAMPLES=20000 $(BIN)/python -m pytest -m fuzz $(PYTEST)
 
 bench: $(DEV) ## measure, with baselines in the same run
 	@$(BIN)/python -m tools.bench

@@ -86,6 +86,11 @@ class Tail:
         finally:
             self._watchers -= 1
 
+    @property
+    def watchers(self) -> int:
+        """How many wait for a change."""
+        return self._watchers
+
     async def watched(self) -> None:
         """Wait until somebody waits: a reading process polls only for them."""
         while not self._watchers:

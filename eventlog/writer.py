@@ -142,6 +142,11 @@ class Writer:
         self._closing = True
         self._work.set()
 
+    @property
+    def queued(self) -> tuple[int, int]:
+        """How many appends wait to be written, and how many bytes they have."""
+        return len(self._queue), self._queued_bytes
+
     # Waiting
 
     def _refuse_if_full(self) -> None:

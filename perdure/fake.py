@@ -93,13 +93,18 @@ class FakeRun:
         self,
         data: bytes | Iterable[bytes] | AsyncIterable[bytes],
         description: str | None = None,
-        **more: Any,
+        *,
+        mime: str | None = None,
+        key: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
     ) -> str:
         """Note bytes, all of them, however they arrive."""
         if isinstance(data, AsyncIterable):
             data = [bytes(piece) async for piece in data]
         whole = bytes(data) if isinstance(data, bytes | bytearray) else b"".join(data)
-        return await self.export("bytes", whole, description, **more)
+        more = {"mime": mime, "key": key, "metadata": metadata}
+        said = {name: part for name, part in more.items() if part is not None}
+        return await self.export("bytes", whole, description, **said)
 
     async def export_json(self, value: Any, description: str | None = None, **more: Any) -> str:  # noqa: ANN401
         """Note a value."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NotRequired, TypedDict
 
-from actors.run.views import ExportItem, LogLineView, RunDelta, RunRecord
+from actors.run.views import ErrorView, ExportItem, LogLineView, RunDelta, RunRecord
 
 
 class RunAnswer(TypedDict):
@@ -23,6 +23,30 @@ class RunPage(TypedDict):
     """Runs, newest first; ``next_after`` leads to the next page and is null at the end."""
 
     runs: list[RunRecord]
+    next_after: str | None
+    cursor: str
+
+
+class BulkRefusal(TypedDict):
+    """A run that could not be changed, and why."""
+
+    run_id: str
+    code: str
+    message: str
+
+
+class BulkAnswer(TypedDict):
+    """How many runs match at the cursor, and what was done to a page of them.
+
+    ``run_ids`` are those asked to end, or the new attempts; ``unchanged`` had ended or had another
+    attempt meanwhile. Without a confirmed count nothing is done, and all of it is empty.
+    ``next_after`` is null at the end.
+    """
+
+    count: int
+    run_ids: list[str]
+    unchanged: int
+    refused: list[BulkRefusal]
     next_after: str | None
     cursor: str
 
@@ -116,6 +140,19 @@ class PluginPage(TypedDict):
     plugins: list[PluginView]
     problems: list[ProblemView]
     cursor: str
+
+
+class Envelope(TypedDict):
+    """What came out of a triggered entry, in the shape that callers had before there were runs.
+
+    ``data`` is what the entry returned, or its result items. There is no run to follow if
+    ``run_id`` is null.
+    """
+
+    ok: bool
+    data: Any
+    error: ErrorView | None
+    run_id: str | None
 
 
 class LogRecord(TypedDict):

@@ -99,6 +99,15 @@ class Catalogue:
         )
         return found, true_at
 
+    async def count(self, where: RunFilter, at: Mark) -> int:
+        """Count runs, as things stood at a place."""
+        await self._come_to(at)
+        return await self._log.in_thread(lambda: self._directory.count(where, at=at.position))
+
+    async def statuses(self) -> dict[str, int]:
+        """Count runs by status, as far as they have been taken in: a moment ago."""
+        return await self._log.in_thread(self._directory.statuses)
+
     async def open_runs(self, after: int = 0) -> Sequence[Listed]:
         """List runs that have not ended, oldest first, a page after a position."""
         await self._come_to(await self._log.head())

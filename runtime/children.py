@@ -14,6 +14,7 @@ from actors.run.events import RunCreated
 from actors.run.status import CancelMode, Status
 from eventlog.errors import LogClosed
 from runtime.entries import check_args
+from runtime.first_write import first_write
 from runtime.run_logging import about_run
 from runtime.streams import stream_of
 
@@ -77,7 +78,7 @@ class Children:
             started_by=parent.created.run_id,
             timeout=self._host.limits.timeout_of(entry.timeout),
         )
-        also = [self._host.creation(created)]
+        also = [first_write(self._host.env, created)]
         await self._host.secrets.seal(created.run_id, accepted)
         try:
             await self._host.ask(parent.created.run_id, command, also=also)

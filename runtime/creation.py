@@ -7,49 +7,46 @@ at the version just read, one caller at a time, and a conflict reads again and d
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 import trio
 
-from actors.claim import (
-    CLAIM_EVENTS,
-    KEYED_SCHEME,
-    SCHEME,
-    ClaimMade,
-    claim_stream,
-    keyed_hash,
-    request_hash,
-)
+from actors.claim import CLAIM_EVENTS
 from actors.lineage import LINEAGE_EVENTS, AttemptTaken, lineage_stream
 from actors.run.events import RunCreated
 from eventlog.append import Append, StreamWrite
 from eventlog.errors import Conflict, LogClosed
 from eventlog.record import Metadata
+from runtime.claims import CLAIM_WINDOW, Claims
 from runtime.entries import check_args
 from runtime.errors import OperationError
+from runtime.first_write import first_write
 from runtime.redaction import holds_a_secret
 from runtime.secret import is_sealed
 from runtime.secrets import secret_required
 from runtime.streams import stream_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from actors.folded import Folded
     from actors.run.core import Run
     from eventlog.record import NewEvent, Record
     from eventlog.registry import EventRegistry
+    from runtime.claims import Claim
     from runtime.host import Host
     from runtime.plugin import Entry
     from runtime.principal import Principal
     from runtime.requests import CreateRun
     from runtime.secrets import Accepted
 
-Decided = TypeVar("Decided")
-
-CLAIM_WINDOW: Final = 24 * 3600 * 1_000_000_000
 TRIES: Final = 5
+
+
+class Superseded(Exception):
+    """The run has another attempt already."""
 
 
 class Creation:
@@ -60,7 +57,7 @@ class Creation:
         self._host = host
         self._log = host.log
         self._env = host.env
-        self._claim_window = claim_window
+        self._claims = Claims(host, window=claim_window)
         self._queues: dict[str, trio.StrictFIFOLock] = {}  # actor-less streams being written
 
     async def create(self, principal: Principal, request: CreateRun) -> Folded[Run]:
@@ -102,74 +99,60 @@ class Creation:
     async def _create_once(
         self, principal: Principal, request: CreateRun, created: RunCreated
     ) -> Folded[Run]:
-        key = request.idempotency_key or ""
-        stream = claim_stream(principal.tenant, principal.user, "runs.create", key)
-        hashes = await self._hashes(request, created)
-        scheme, asked = next(iter(hashes.items()))
+        claim = await self._claims.asked(
+            principal,
+            "runs.create",
+            request.idempotency_key or "",
+            {"plugin_id": request.plugin_id, "entry_id": request.entry_id},
+            args=(request.args, created.args),
+        )
 
-        async def decide(newest: Record | None) -> RunCreated | ClaimMade:
-            claim = None if newest is None else await self._holding(CLAIM_EVENTS.decode(newest))
-            return claim or created
+        async def decide(newest: Sequence[Record | None]) -> RunCreated | Folded[Run]:
+            return await self._claims.holder(claim, newest[0]) or created
 
-        def event_for(created: RunCreated) -> NewEvent:
-            made = ClaimMade(
-                run_id=created.run_id,
-                request_hash=asked,
-                scheme=scheme,
-                window=self._claim_window,
-                at=created.at,
-            )
-            return self._event(CLAIM_EVENTS, made, principal)
+        def events_for(created: RunCreated) -> list[NewEvent]:
+            return [self._event(CLAIM_EVENTS, self._claims.made(claim, created), principal)]
 
-        decided = await self._create_with(stream, decide, event_for)
-        if isinstance(decided, ClaimMade):
-            return await self._claimed(decided, hashes)
-        return decided
-
-    async def _hashes(self, request: CreateRun, created: RunCreated) -> dict[str, str]:
-        """Give the hash of a request by each scheme that a claim on it may have; ours first.
-
-        With values that were sealed an HMAC stands for each, so that the hash tells nothing.
-        """
-        given = request.args
-        asked = {"plugin_id": request.plugin_id, "entry_id": request.entry_id, "args": given}
-        plain = request_hash(asked)
-        sealed = [name for name, kept in created.args.items() if is_sealed(kept)]
-        sealed = [name for name in sealed if not is_sealed(given[name])]
-        if not sealed:
-            return {SCHEME: plain}
-        key = await self._host.secrets.hash_key()
-        hidden = {name: [keyed_hash(key, given[name])] for name in sealed}
-        keyed = request_hash({**asked, "args": {**given, **hidden}})
-        return {KEYED_SCHEME: keyed, SCHEME: plain}
+        return await self._create_with([claim.stream], decide, events_for)
 
     async def _create_with(
         self,
-        stream: str,
-        decide: Callable[[Record | None], Awaitable[RunCreated | Decided]],
-        event_for: Callable[[RunCreated], NewEvent],
-    ) -> Folded[Run] | Decided:
-        """Create a run together with an event of a stream without an actor.
+        streams: Sequence[str],
+        decide: Callable[[Sequence[Record | None]], Awaitable[RunCreated | Folded[Run]]],
+        events_for: Callable[[RunCreated], Sequence[NewEvent]],
+    ) -> Folded[Run]:
+        """Create a run together with an event of each of some streams without an actor.
 
-        ``decide`` sees the stream's newest record and gives the run to create, or an answer.
+        ``decide`` sees the streams' newest records and gives the run to create, or one that exists.
         """
-        async with self._queued(stream):
+        async with AsyncExitStack() as queues:
+            for stream in streams:  # claims before lineages, everywhere: nobody waits in a circle
+                await queues.enter_async_context(self._queued(stream))
             for _ in range(TRIES):
-                newest = await self._newest(stream)
+                newest = [await self._newest(stream) for stream in streams]
                 decided = await decide(newest)
                 if not isinstance(decided, RunCreated):
                     return decided
-                version = newest.version if newest else 0
-                write = StreamWrite(stream, version, [event_for(decided)])
+                writes = [
+                    StreamWrite(stream, record.version if record else 0, [event])
+                    for stream, record, event in zip(
+                        streams, newest, events_for(decided), strict=True
+                    )
+                ]
                 try:
-                    return await self._append(decided, write)
+                    return await self._append(decided, *writes)
                 except Conflict:
                     continue
         raise OperationError("CONFLICT", "others were faster five times in a row; try again")
 
     async def _append(self, created: RunCreated, *along: StreamWrite) -> Folded[Run]:
         """Bring a run into being, with what belongs to it, and have it executed."""
-        append = Append([*along, self._host.creation(created)])
+        if self._host.closing:
+            raise OperationError(
+                "UNAVAILABLE",
+                "this server is going down and takes no new work; ask again with the same key",
+            )
+        append = Append([*along, first_write(self._env, created)])
         receipt = await self._log.append(append, new_work=True)
         return self._host.accept(created, receipt.records)
 
@@ -190,23 +173,6 @@ class Creation:
             event_time=event.at,
             metadata=Metadata(principal=str(principal)),
         )
-
-    async def _holding(self, claim: ClaimMade) -> ClaimMade | None:
-        """Give a claim back if it still holds."""
-        run = (await self._host.runs.look(stream_of(claim.run_id))).state
-        over = claim.is_over(self._env.now(), run_has_ended=run.status.is_terminal)
-        return None if over else claim
-
-    async def _claimed(self, claim: ClaimMade, hashes: dict[str, str]) -> Folded[Run]:
-        if claim.request_hash != hashes.get(claim.scheme):
-            raise OperationError(
-                "IDEMPOTENCY_CONFLICT",
-                "this idempotency key was used for another request",
-                run_id=claim.run_id,
-                expected=claim.request_hash,
-                actual=next(iter(hashes.values())),
-            )
-        return await self._host.runs.look(stream_of(claim.run_id))
 
     def _new_run(
         self, principal: Principal, request: CreateRun, entry: Entry, args: dict[str, Any]
@@ -231,36 +197,88 @@ class Creation:
         )
 
     async def retry(
-        self, principal: Principal, parent: Run, secrets: dict[str, Any]
+        self,
+        principal: Principal,
+        parent: Run,
+        *,
+        secrets: dict[str, Any] | None = None,
+        key: str | None = None,
     ) -> Folded[Run]:
-        """Create the next attempt of what has ended."""
-        if not parent.status.is_terminal:
-            raise OperationError(
-                "RUN_NOT_TERMINAL", f"the run is {parent.status}; cancel it first, or wait"
+        """Create the next attempt of what has ended, or find the one that the key stands for."""
+        passed = secrets or {}
+        accepted = await self._accept_again(principal, parent, passed)
+        if accepted.redactor.finds(key):
+            raise OperationError("VALIDATION_ERROR", holds_a_secret("idempotency_key"))
+        claim = None
+        if key is not None:
+            asked = {"run_id": parent.created.run_id}
+            claim = await self._claims.asked(
+                principal, "runs.retry", key, asked, secrets=(passed, accepted.args)
             )
+        return await self._next(principal, parent, accepted, claim, key)
 
-        accepted = await self._accept_again(principal, parent, secrets)
+    async def retry_in_bulk(self, principal: Principal, parent: Run, bulk: str) -> Folded[Run]:
+        """Create the next attempt of what has ended, once for each bulk.
+
+        What has another attempt already, and not from this bulk, is ``Superseded``.
+        """
+        accepted = await self._accept_again(principal, parent, {})
+        run_id = parent.created.run_id
+        claim = await self._claims.asked(
+            principal, "runs.retry_many", f"{bulk}/{run_id}", {"run_id": run_id}
+        )
+        return await self._next(principal, parent, accepted, claim, only_newest=True)
+
+    async def _next(
+        self,
+        principal: Principal,
+        parent: Run,
+        accepted: Accepted,
+        claim: Claim | None,
+        key: str | None = None,
+        *,
+        only_newest: bool = False,
+    ) -> Folded[Run]:
         run_id = str(self._env.new_id())
+        claims = [] if claim is None else [claim]
 
-        async def decide(newest: Record | None) -> RunCreated | Folded[Run]:
+        async def decide(newest: Sequence[Record | None]) -> RunCreated | Folded[Run]:
+            *claimed, taken = newest
+            for asked, made in zip(claims, claimed, strict=True):
+                holder = await self._claims.holder(asked, made)
+                if holder is not None:
+                    return holder
             last = parent.created.attempt
-            if newest is not None:
-                last = LINEAGE_EVENTS.decode(newest).attempt
-            return self._next_attempt(principal, parent, last + 1, run_id, accepted.args)
+            if taken is not None:
+                last = LINEAGE_EVENTS.decode(taken).attempt
+            if only_newest and last != parent.created.attempt:
+                raise Superseded(parent.created.run_id)
+            created = self._next_attempt(principal, parent, last + 1, run_id, accepted.args)
+            return msgspec.structs.replace(created, idempotency_key=key)
 
-        def event_for(created: RunCreated) -> NewEvent:
+        def events_for(created: RunCreated) -> list[NewEvent]:
             taken = AttemptTaken(run_id=created.run_id, attempt=created.attempt, at=created.at)
-            return self._event(LINEAGE_EVENTS, taken, principal)
+            return [
+                *(
+                    self._event(CLAIM_EVENTS, self._claims.made(asked, created), principal)
+                    for asked in claims
+                ),
+                self._event(LINEAGE_EVENTS, taken, principal),
+            ]
 
-        stream = lineage_stream(parent.created.root_run_id)
+        streams = [*(asked.stream for asked in claims), lineage_stream(parent.created.root_run_id)]
         return await self._with_seal(
-            run_id, accepted, lambda: self._create_with(stream, decide, event_for)
+            run_id, accepted, lambda: self._create_with(streams, decide, events_for)
         )
 
     async def _accept_again(
         self, principal: Principal, parent: Run, secrets: dict[str, Any]
     ) -> Accepted:
         """Take the arguments of a run that has ended, with secrets that are passed again."""
+        if not parent.status.is_terminal:
+            raise OperationError(
+                "RUN_NOT_TERMINAL", f"the run is {parent.status}; cancel it first, or wait"
+            )
         before, entry = parent.created, self._host.entries.of(parent)
         names = frozenset[str]() if entry is None else entry.secrets
         unknown = sorted(secrets.keys() - names)

@@ -44,6 +44,11 @@ class DataDir:
         """Which blobs the log names."""
         return self.path / "references.db"
 
+    @property
+    def server(self) -> Path:
+        """Where the server of the log can be reached, while there is one."""
+        return self.path / "server.json"
+
     def make(self) -> None:
         """Make the directory, if it is missing, for its owner alone."""
         self.path.parent.mkdir(parents=True, exist_ok=True)

@@ -95,6 +95,7 @@ class RunFilter:
     statuses: frozenset[str] | None = None
     created_from: int | None = None  # UTC nanoseconds, inclusive
     created_until: int | None = None  # exclusive
+    newest: bool = False  # only the newest attempt of each root
 
 
 class Listed(NamedTuple):
@@ -197,6 +198,32 @@ class Directory:
         self, where: RunFilter, *, before: int | None, at: int | None, limit: int
     ) -> Sequence[Listed]:
         """List runs, newest first, that began before a position, as things stood at a position."""
+        condition, values = self._condition(where, before, at)
+        statement = (
+            f"SELECT r.run_id, r.position FROM runs r WHERE {condition}"  # noqa: S608
+            " ORDER BY r.position DESC LIMIT ?"
+        )
+        with self._lock:
+            rows = self._database.execute(statement, (*values, min(limit, MAX_PAGE))).fetchall()
+        return [Listed(*row) for row in rows]
+
+    def count(self, where: RunFilter, *, at: int | None) -> int:
+        """Count runs, as things stood at a position."""
+        condition, values = self._condition(where, None, at)
+        statement = f"SELECT count(*) FROM runs r WHERE {condition}"  # noqa: S608
+        with self._lock:
+            (count,) = self._database.execute(statement, values).fetchone()
+        return int(count)
+
+    def statuses(self) -> dict[str, int]:
+        """Count runs by the status that they are in."""
+        statement = f"SELECT status, count(*) FROM intervals WHERE ends = {_OPEN} GROUP BY status"  # noqa: S608
+        with self._lock:
+            return dict(self._database.execute(statement).fetchall())
+
+    def _condition(
+        self, where: RunFilter, before: int | None, at: int | None
+    ) -> tuple[str, list[Any]]:
         conditions: list[str] = ["r.position < ?", "r.position <= ?"]
         values: list[Any] = [_OPEN if before is None else before, _OPEN if at is None else at]
         for column in _COLUMNS:
@@ -213,13 +240,13 @@ class Directory:
         if where.statuses is not None:
             conditions.append(self._status_condition(len(where.statuses), at, values))
             values.extend(sorted(where.statuses))
-        statement = (
-            f"SELECT r.run_id, r.position FROM runs r WHERE {' AND '.join(conditions)}"  # noqa: S608
-            " ORDER BY r.position DESC LIMIT ?"
-        )
-        with self._lock:
-            rows = self._database.execute(statement, (*values, min(limit, MAX_PAGE))).fetchall()
-        return [Listed(*row) for row in rows]
+        if where.newest:
+            conditions.append(
+                "NOT EXISTS (SELECT 1 FROM runs n WHERE n.root_run_id = r.root_run_id"
+                " AND n.position > r.position AND n.position <= ?)"
+            )
+            values.append(_OPEN if at is None else at)
+        return " AND ".join(conditions), values
 
     def _status_condition(self, count: int, at: int | None, values: list[Any]) -> str:
         moment = _OPEN - 1 if at is None else at

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypedDict
 
 from actors.errors import AnsweredOtherwise, Invalid, NoSuchActor, NoSuchQuestion, NotNow, TooLarge
 from eventlog.errors import (
     CodecError,
     Conflict,
+    DiskFull,
     InvalidCursor,
     LogClosed,
     OutcomeUnknown,
@@ -20,14 +21,26 @@ from eventlog.errors import (
 class ErrorKind:
     """What a code means."""
 
-    status: int
+    status: int  # of HTTP
     retriable: bool
     meaning: str
+    remedy: str = ""  # what to do next
 
 
 ERRORS: Final = {
     "VALIDATION_ERROR": ErrorKind(422, retriable=False, meaning="the request makes no sense"),
-    "PAYLOAD_TOO_LARGE": ErrorKind(413, retriable=False, meaning="it has too many bytes"),
+    "PAYLOAD_TOO_LARGE": ErrorKind(
+        413,
+        retriable=False,
+        meaning="it has too many bytes",
+        remedy="send less, or upload it as a blob",
+    ),
+    "UNSUPPORTED_MEDIA_TYPE": ErrorKind(
+        415,
+        retriable=False,
+        meaning="the body is of another type than this takes",
+        remedy="send it with the content type that is named",
+    ),
     "BAD_REQUEST": ErrorKind(400, retriable=False, meaning="it is not HTTP as the RFCs have it"),
     "HEAD_TOO_LARGE": ErrorKind(431, retriable=False, meaning="its headers have too many bytes"),
     "REQUEST_TIMEOUT": ErrorKind(408, retriable=True, meaning="it came too slowly; send it again"),
@@ -36,35 +49,115 @@ ERRORS: Final = {
     "TOO_MANY_CONNECTIONS": ErrorKind(
         503, retriable=True, meaning="no connection is free; try again later"
     ),
-    "INVALID_CURSOR": ErrorKind(400, retriable=False, meaning="the cursor is not a place here"),
-    "PLUGIN_NOT_FOUND": ErrorKind(404, retriable=False, meaning="no such plugin is loaded"),
+    "INVALID_CURSOR": ErrorKind(
+        400,
+        retriable=False,
+        meaning="the cursor is not a place here",
+        remedy="begin again without one, or with a cursor from an answer of this log",
+    ),
+    "PLUGIN_NOT_FOUND": ErrorKind(
+        404,
+        retriable=False,
+        meaning="no such plugin is loaded",
+        remedy="list the plugins to see what can be run",
+    ),
     "ENTRY_NOT_FOUND": ErrorKind(404, retriable=False, meaning="the plugin has no such entry"),
-    "RUN_NOT_FOUND": ErrorKind(404, retriable=False, meaning="there is no such run"),
-    "QUESTION_NOT_FOUND": ErrorKind(404, retriable=False, meaning="the run asks no such question"),
-    "UPLOAD_NOT_FOUND": ErrorKind(404, retriable=False, meaning="no such upload is open"),
-    "BLOB_NOT_FOUND": ErrorKind(404, retriable=False, meaning="there is no such blob"),
-    "BLOB_DAMAGED": ErrorKind(500, retriable=False, meaning="the disk has changed the blob"),
-    "INVALID_RANGE": ErrorKind(416, retriable=False, meaning="the blob has no such bytes"),
-    "QUOTA_EXCEEDED": ErrorKind(507, retriable=False, meaning="there is no room for more blobs"),
+    "RUN_NOT_FOUND": ErrorKind(
+        404, retriable=False, meaning="there is no such run", remedy="list the runs to find its id"
+    ),
+    "QUESTION_NOT_FOUND": ErrorKind(
+        404,
+        retriable=False,
+        meaning="the run asks no such question",
+        remedy="read the run: `questions` names those that are open",
+    ),
+    "UPLOAD_NOT_FOUND": ErrorKind(
+        404,
+        retriable=False,
+        meaning="no such upload is open",
+        remedy="open a new upload for the run",
+    ),
+    "BLOB_NOT_FOUND": ErrorKind(
+        404,
+        retriable=False,
+        meaning="there is no such blob",
+        remedy="read the run's exports: `binary_url` ends with the hash",
+    ),
+    "BLOB_DAMAGED": ErrorKind(
+        500,
+        retriable=False,
+        meaning="the disk has changed the blob",
+        remedy="restore it from a backup, or run its run again",
+    ),
+    "INVALID_RANGE": ErrorKind(
+        416,
+        retriable=False,
+        meaning="the blob has no such bytes",
+        remedy="ask for bytes that it has",
+    ),
+    "NOT_FOUND": ErrorKind(
+        404,
+        retriable=False,
+        meaning="there is nothing at this address",
+        remedy="GET /docs shows what there is",
+    ),
+    "METHOD_NOT_ALLOWED": ErrorKind(
+        405,
+        retriable=False,
+        meaning="this address does not take that method",
+        remedy="use one of those it allows",
+    ),
+    "QUOTA_EXCEEDED": ErrorKind(
+        507,
+        retriable=False,
+        meaning="there is no room for more blobs",
+        remedy="remove old data or raise the quota",
+    ),
     "RUN_NOT_TERMINAL": ErrorKind(409, retriable=False, meaning="the run has not ended yet"),
-    "RUN_NOT_RUNNING": ErrorKind(409, retriable=False, meaning="the run is not running"),
+    "RUN_NOT_RUNNING": ErrorKind(
+        409,
+        retriable=False,
+        meaning="the run is not running",
+        remedy="read the run to see how it stands",
+    ),
     "IDEMPOTENCY_CONFLICT": ErrorKind(
-        409, retriable=False, meaning="the key stands for another request"
+        409,
+        retriable=False,
+        meaning="the key stands for another request",
+        remedy="use a new key for a new request",
     ),
     "SECRET_REQUIRED": ErrorKind(
         409, retriable=False, meaning="a secret is not there any more; pass it again"
     ),
     "CONFLICT": ErrorKind(409, retriable=True, meaning="somebody else was faster; try again"),
     "ALREADY_ANSWERED": ErrorKind(
-        409, retriable=False, meaning="the question has another answer already"
+        409,
+        retriable=False,
+        meaning="the question has another answer already",
+        remedy="read the run to go on",
     ),
-    "PERMISSION_DENIED": ErrorKind(403, retriable=False, meaning="not yours to ask for"),
+    "PERMISSION_DENIED": ErrorKind(
+        403, retriable=False, meaning="not yours to ask for", remedy="ask somebody who may"
+    ),
     "OVERLOADED": ErrorKind(503, retriable=True, meaning="too much is waiting; try again later"),
     "UNAVAILABLE": ErrorKind(
         503, retriable=True, meaning="going down or not up; ask again, with the same key"
     ),
-    "INTERNAL": ErrorKind(500, retriable=True, meaning="our fault; the log has more"),
+    "INTERNAL": ErrorKind(
+        500,
+        retriable=True,
+        meaning="our fault; the log has more",
+        remedy="try again; if it stays, read the server's log",
+    ),
 }
+
+
+class ErrorDetail(TypedDict):
+    """What went wrong, and what to do next."""
+
+    code: str
+    message: str
+    details: dict[str, Any] | None
 
 
 class OperationError(Exception):
@@ -82,9 +175,15 @@ class OperationError(Exception):
         """What the code means."""
         return ERRORS[self.code]
 
-    def view(self) -> dict[str, Any]:
+    @property
+    def advice(self) -> str:
+        """What happened, and what to do next."""
+        remedy = self.kind.remedy
+        return f"{self.message}; {remedy}" if remedy else self.message
+
+    def view(self) -> ErrorDetail:
         """Give it as every surface shows it."""
-        return {"code": self.code, "message": self.message, "details": self.details}
+        return {"code": self.code, "message": self.advice, "details": self.details}
 
 
 class _Row(NamedTuple):
@@ -106,6 +205,7 @@ _FROM_BELOW: Final = (
     _Row(NoSuchActor, "RUN_NOT_FOUND", (), "there is no such run"),
     _Row(InvalidCursor, "INVALID_CURSOR", ("reason",)),
     _Row(CodecError, "VALIDATION_ERROR"),
+    _Row(DiskFull, "OVERLOADED", (), "the disk is full; make room there, then try again"),
     _Row(Unavailable, "OVERLOADED"),
     _Row(Conflict, "CONFLICT"),
     _Row(OutcomeUnknown, "UNAVAILABLE", (), "whether it was done is not known; look again"),

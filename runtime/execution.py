@@ -118,7 +118,7 @@ class Execution:
             self._work.deadline = trio.current_time() + left
         ending: Ending | None = None
         created, loop = self.run.created, trio.lowlevel.current_trio_token()
-        work_for(LoggedRun(created.run_id, created.trace_id, self.redactor, self._log_line, loop))
+        work_for(LoggedRun(created.run_id, created.trace_id, self.redactor, self.log, loop))
         with self._work:
             try:
                 args = await self.secrets.arguments()
@@ -283,8 +283,8 @@ class Execution:
         if step == self.history.last:
             self.outbox.muted = False
 
-    def _log_line(self, level: str, text: str) -> None:
-        """Log a line that the entry gave to the standard logging module."""
+    def log(self, level: str, text: str) -> None:
+        """Log a line that the entry has printed, or given to the standard logging module."""
         if not self.is_left_behind:
             self.outbox.log(level, text, self.now())
             self.something_waits()

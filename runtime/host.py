@@ -20,13 +20,11 @@ from actors.errors import Fenced, NoSuchActor, NotNow
 from actors.folded import Folded
 from actors.run.commands import Activate, Finish, Recover
 from actors.run.core import RUN, Run
-from actors.run.events import RUN_EVENTS, RunError
+from actors.run.events import RunError
 from actors.run.history import History
 from actors.run.status import Outcome
 from actors.run.views import item_number
-from eventlog.append import StreamWrite
 from eventlog.errors import LogClosed, Unavailable
-from eventlog.record import encoded_metadata
 from runtime.blobs import BlobStore
 from runtime.children import Children, takes_its_children_along
 from runtime.entries import Entries
@@ -46,6 +44,7 @@ if TYPE_CHECKING:
 
     from actors.run.commands import RunCommand
     from actors.run.events import RunCreated, RunEvent
+    from eventlog.append import StreamWrite
     from eventlog.env import Env
     from eventlog.log import EventLog
     from eventlog.record import Record
@@ -102,6 +101,7 @@ class Host:
         self._nursery: trio.Nursery | None = None
         self._one_less = trio.Event()
         self._draining = False
+        self.closing = False  # no new work is taken
 
     @property
     def plugins(self) -> Mapping[str, Plugin]:
@@ -168,15 +168,20 @@ class Host:
         self._waiting.setdefault(plugin_id, deque()).append(run_id)
         self._start_ready()
 
+    def close(self) -> None:
+        """Take no new work and start nothing that waits; what runs goes on."""
+        self.closing = True
+
     def drain(self) -> None:
         """Start nothing more and let go of what runs, for the next host to go on."""
+        self.close()
         self._draining = True
         for execution in list(self._executions.values()):
             execution.drain()
 
     async def settled(self) -> None:
-        """Wait until nothing runs and, unless the host drains, nothing waits for its turn."""
-        while self.running or (self._waiting and not self._draining):
+        """Wait until nothing runs and, unless the host closes, nothing waits for its turn."""
+        while self.running or (self._waiting and not self.closing):
             await self._one_less.wait()
 
     @property
@@ -184,9 +189,14 @@ class Host:
         """How many runs are being executed."""
         return self._running.total()
 
+    @property
+    def waiting(self) -> int:
+        """How many runs wait for their turn."""
+        return sum(map(len, self._waiting.values()))
+
     def _start_ready(self) -> None:
         """Start what waits, one of each plugin in turn, as far as the limits allow."""
-        if not self._waiting or self._nursery is None or self._draining:
+        if not self._waiting or self._nursery is None or self.closing:
             return
         ready = [plugin_id for plugin_id in self._waiting if self._may_start(plugin_id)]
         while ready and self.running < self.limits.runs:
@@ -374,20 +384,3 @@ class Host:
         self.runs.plant(stream, folded)
         self.dispatch(created.run_id, created.plugin_id)
         return folded
-
-    def creation(self, created: RunCreated) -> StreamWrite:
-        """Give the write that brings a run into being."""
-        stream = stream_of(created.run_id)
-        run = RUN.evolve(None, created)
-        event = RUN_EVENTS.encode(
-            created,
-            event_id=self.env.new_id().bytes,
-            event_time=created.at,
-            metadata=encoded_metadata(
-                f"{created.tenant}/{created.principal}",
-                created.trace_id,
-                tuple(RUN.describe(None, run).items()),
-            ),
-        )
-        scope = f"session/{created.session_id}" if created.session_id else stream
-        return StreamWrite(stream, 0, [event], scope)

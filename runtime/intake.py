@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Iterable
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable
+from contextlib import AsyncExitStack, aclosing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -13,7 +13,7 @@ from runtime.contract import PluginError
 from runtime.errors import OperationError, translated
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator
+    from collections.abc import Iterator
 
     from runtime.blob import Blob
     from runtime.blobs import Draft
@@ -61,8 +61,13 @@ async def _pieces(data: Any) -> AsyncGenerator[memoryview, None]:  # noqa: ANN40
     if isinstance(data, Piece):
         yield _bytes_of(data)
     elif isinstance(data, AsyncIterable):
-        async for piece in data:
-            yield _bytes_of(piece)
+        async with AsyncExitStack() as stack:
+            if isinstance(
+                data, AsyncGenerator
+            ):  # it is ours to end, when it is not read to its end
+                await stack.enter_async_context(aclosing(data))
+            async for piece in data:
+                yield _bytes_of(piece)
     elif isinstance(data, Iterable) and not isinstance(data, str):
         for piece in data:
             yield _bytes_of(piece)

@@ -68,6 +68,8 @@ async def open_local_node(
                 blobs=BlobStore(env, depot, limits=blob_limits_of(settings)),
                 references=references,
                 secrets=open_secrets(env, data.path, os.environ, granted=settings.granted_secrets),
+                bulk_rate=settings.bulk_rate,
+                trigger=settings.trigger,
             ) as node,
         ):
             node.host.entries.problems = loaded.problems

@@ -23,6 +23,7 @@ import importlib.util
 import sys
 import tomllib
 from dataclasses import replace
+from math import ceil, floor
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
@@ -31,6 +32,7 @@ from runtime.plugin import DeclarationError, Entry, Plugin, Program, declared
 from runtime.secret import WRITE_ONLY
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
     from types import ModuleType
 
@@ -139,8 +141,8 @@ def _field(argument: Argument, name: str) -> Any:  # noqa: ANN401 - msgspec's
     if argument.secret and argument.default is not msgspec.UNSET:
         raise DeclarationError(f"{MANIFEST}: args.{name} is secret: it has no default")
     meta = msgspec.Meta(
-        ge=argument.minimum,
-        le=argument.maximum,
+        ge=_bound(argument.type, argument.minimum, ceil),
+        le=_bound(argument.type, argument.maximum, floor),
         description=argument.description,
         extra_json_schema=WRITE_ONLY if argument.secret else None,
     )
@@ -155,6 +157,11 @@ def _field(argument: Argument, name: str) -> Any:  # noqa: ANN401 - msgspec's
     if isinstance(default, dict | list) and default:
         return (name, hint, msgspec.field(default_factory=lambda: default))
     return (name, hint, default)
+
+
+def _bound(kind: str, bound: float | None, towards: Callable[[float], int]) -> float | None:
+    """Give a bound that fits its type: of integers, the last one that is allowed."""
+    return bound if bound is None or kind != "integer" else towards(bound)
 
 
 def _python_entries(home: str, folder: Path, manifest: Manifest) -> dict[str, Entry]:

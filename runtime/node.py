@@ -9,35 +9,49 @@ let go of runs in good order, drain the host before.
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 import trio
+from outcome import Error, Value
 
+from eventlog.log import open_log
+from eventlog.memory import MemoryStore
+from runtime.bulk import RATE, Bulk
 from runtime.catalogue import Catalogue
 from runtime.channels import Channels
-from runtime.creation import CLAIM_WINDOW
+from runtime.claims import CLAIM_WINDOW
+from runtime.directory import Directory
+from runtime.errors import OperationError
 from runtime.host import Host
 from runtime.operations import Operations, operations_of
 from runtime.plugins import Plugins
 from runtime.recovery import drop_old_seals, recover, take_up
 from runtime.references import References
 from runtime.runs import Runs
+from runtime.trigger import Trigger
 from runtime.uploads import Blobs
 from runtime.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping
 
+    from outcome import Outcome
+
     from eventlog.log import EventLog
+    from runtime.answers import RunAnswer
     from runtime.blobs import BlobStore
-    from runtime.directory import Directory
     from runtime.limits import HostLimits
     from runtime.plugin import Plugin
+    from runtime.principal import Principal
+    from runtime.requests import CreateRun
     from runtime.secrets import Secrets
+    from runtime.settings import TriggerMode
 
-OPERATIONS = operations_of(Runs, Plugins, Channels, Blobs)
+OPERATIONS = operations_of(Runs, Bulk, Plugins, Channels, Blobs, Trigger)
+
+MOST_APART: Final = 32  # entries that are executed apart at once, if that is how they are triggered
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +64,7 @@ class Node:
     channels: Channels
     blobs: Blobs
     operations: Operations
+    leaving: trio.Event = field(default_factory=trio.Event)  # set when followers are to go
 
 
 @asynccontextmanager
@@ -64,6 +79,8 @@ async def open_node(  # noqa: PLR0913 - a node has many parts
     blobs: BlobStore | None = None,
     references: References | None = None,
     secrets: Secrets | None = None,
+    bulk_rate: float = RATE,
+    trigger: TriggerMode = "runs",
 ) -> AsyncIterator[Node]:
     """Take up what an earlier process left, and work for the length of a block.
 
@@ -89,6 +106,49 @@ async def open_node(  # noqa: PLR0913 - a node has many parts
         channels = Channels(host, catalogue)
         service = Blobs(host, references or References())
         nursery.start_soon(service.run)
-        operations = Operations(runs, Plugins(host), channels, service)
+        bulk = Bulk(host, catalogue, runs.creation, rate=bulk_rate)
+        services: list[object] = [runs, bulk, Plugins(host), channels, service]
+        if trigger == "runs":
+            services.append(Trigger(runs.create))
+        elif trigger == "direct":
+            services.append(Trigger(_Apart(host).create, recorded=False))
+        operations = Operations(*services)
         yield Node(host, catalogue, runs, channels, service, operations)
         nursery.cancel_scope.cancel()
+
+
+class _Apart:
+    """Executes runs on nodes of their own, which are thrown away with all they know."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._nodes = 0
+
+    async def create(self, principal: Principal, request: CreateRun) -> RunAnswer:
+        """Execute one run; what has not ended after the wait is ended with its node."""
+        if self._nodes >= MOST_APART:
+            raise OperationError("OVERLOADED", "too many entries run apart; try again later")
+        self._nodes += 1
+        try:
+            return (await self._execute(principal, request)).unwrap()
+        finally:
+            self._nodes -= 1
+
+    async def _execute(self, principal: Principal, request: CreateRun) -> Outcome[RunAnswer]:
+        host = self._host
+        with closing(Directory(":memory:")) as directory:
+            async with (
+                open_log(host.env, MemoryStore()) as log,
+                open_node(
+                    log,
+                    host.plugins,
+                    directory,
+                    limits=host.limits,
+                    secrets=host.secrets.apart(),
+                    trigger="off",
+                ) as node,
+            ):
+                try:
+                    return Value(await node.runs.create(principal, request))
+                except Exception as error:  # noqa: BLE001 - raised outside of the nurseries
+                    return Error(error)

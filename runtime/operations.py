@@ -58,7 +58,14 @@ class Operation:
         try:
             return msgspec.convert(args, self.request, builtin_types=(bytes,))
         except msgspec.ValidationError as error:
+            whole = {name: _whole(value) for name, value in args.items()}
+            if any(type(whole[name]) is not type(args[name]) for name in whole):
+                return self.parse(whole)  # to JSON, 1.0 is an integer
             raise OperationError("VALIDATION_ERROR", f"{self.name}: {error}") from error
+
+
+def _whole(value: Any) -> Any:  # noqa: ANN401 - any argument
+    return int(value) if type(value) is float and value.is_integer() else value
 
 
 def operation(
@@ -115,17 +122,26 @@ class Operations:
         """Go through the table by name."""
         return iter(self._calls[name][0] for name in sorted(self._calls))
 
-    async def call(self, principal: Principal, name: str, args: Mapping[str, Any]) -> Any:  # noqa: ANN401
-        """Do what is asked for; whatever goes wrong is an OperationError."""
+    def __contains__(self, name: str) -> bool:
+        """Tell whether there is such an operation."""
+        return name in self._calls
+
+    def permit(self, principal: Principal, name: str) -> Operation:
+        """Give an operation, if there is one and the principal may ask for it."""
         if name not in self._calls:
             raise OperationError("VALIDATION_ERROR", f"there is no operation {name!r}")
-        row, method = self._calls[name]
+        row, _ = self._calls[name]
         if row.permission not in principal.permissions:
             raise OperationError(
                 "PERMISSION_DENIED", f"{name} needs the permission to {row.permission}"
             )
+        return row
+
+    async def call(self, principal: Principal, name: str, args: Mapping[str, Any]) -> Any:  # noqa: ANN401
+        """Do what is asked for; whatever goes wrong is an OperationError."""
+        row = self.permit(principal, name)
         try:
-            return await method(principal, row.parse(args))
+            return await self._calls[name][1](principal, row.parse(args))
         except Exception as error:
             told = translated(error)
             if told.code == "INTERNAL":

@@ -86,9 +86,9 @@ class RunQueries:
 
     @operation("runs.export", Permission.READ, "RUN_NOT_FOUND", "INVALID_CURSOR")
     async def export(self, principal: Principal, request: ExportRun) -> ExportPage:
-        """Read export items in order, from an item's id on."""
+        """Read export items in order, after an item or after a place in the log."""
         folded, at = await self._read(principal, request.run_id, request.at)
-        after = _item_number(folded.state, request.after)
+        after = await self._last_seen(principal, folded, request.after)
         last = min(after + request.limit, folded.state.exports)
         items = await self._reader.items(folded, range(after + 1, last + 1))
         more = last < folded.state.exports
@@ -112,6 +112,24 @@ class RunQueries:
             "cursor": self._log.cursor(at),
         }
 
+    async def _last_seen(self, principal: Principal, folded: Folded[Run], after: str | None) -> int:
+        """Give the number of the last item that somebody has seen who comes from there."""
+        run = folded.state
+        if after is None:
+            return 0
+        named = item_number(after)
+        if named is not None:
+            if named[0] != run.created.run_id or named[1] > run.exports:
+                raise OperationError("INVALID_CURSOR", f"{after!r} is not an item of this run")
+            return named[1]
+        place = await self._log.resolve(after)
+        if place.position >= folded.mark.position:
+            return run.exports
+        try:
+            return (await self._reader.at(principal, run.created.run_id, place)).state.exports
+        except OperationError:  # it did not exist yet
+            return 0
+
     async def _read(
         self, principal: Principal, run_id: str, at: str | int | None
     ) -> tuple[Folded[Run], Mark]:
@@ -127,13 +145,3 @@ class RunQueries:
             "run": record(folded.state, folded.commit_time),
             "cursor": self._log.cursor(at or folded.mark),
         }
-
-
-def _item_number(run: Run, item_id: str | None) -> int:
-    """Give the number of an item that a page goes on from."""
-    if item_id is None:
-        return 0
-    named = item_number(item_id)
-    if named is None or named[0] != run.created.run_id or named[1] > run.exports:
-        raise OperationError("INVALID_CURSOR", f"{item_id!r} is not an item of this run")
-    return named[1]

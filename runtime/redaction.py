@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 REDACTED: Final = "[redacted]"
 MIN_LENGTH: Final = 4  # characters; shorter values would be found everywhere
 MAX_DEPTH: Final = 40  # more than the log can hold
-_MIN_PIECE: Final = 8  # characters of base64 that are found inside a longer one
+_MIN_PIECE: Final = 8  # characters of base64 inside a longer one, or of one line of several
 # Whole words: `token` is one, `max_tokens` is not.
 KEYS: Final = frozenset(
     {
@@ -65,8 +65,10 @@ class Redactor:
         """Know the names of secret arguments; values are registered as they become known."""
         self._keys = KEYS | {_word(name) for name in names}
         self._forms: set[str] = set()
+        self._lines: set[str] = set()
         self._pattern: re.Pattern[str] | None = None
         self._in_bytes: re.Pattern[bytes] | None = None
+        self._in_lines: re.Pattern[str] | None = None
 
     @property
     def knows_values(self) -> bool:
@@ -79,30 +81,43 @@ class Redactor:
         return max((len(form.encode("utf-8", "surrogatepass")) for form in self._forms), default=0)
 
     def register(self, *values: Any) -> None:
-        """Learn values; of one with parts, every part."""
-        self._learn({form for text in _texts(values) for form in _forms(text)})
+        """Learn values; of one with parts, every part, and of one with lines, every line."""
+        texts = set(_texts(values))
+        lines = {line for text in texts for line in _lines(text)}
+        self._learn(
+            {form for text in texts for form in _forms(text)},
+            {form for line in lines for form in _forms(line)},
+        )
 
     def learn_from(self, other: Redactor) -> None:
         """Learn what another knows."""
-        self._learn(other._forms)
+        self._learn(other._forms, other._lines)
         self._keys |= other._keys
 
-    def _learn(self, forms: set[str]) -> None:
-        if forms <= self._forms:
+    def _learn(self, forms: set[str], lines: set[str]) -> None:
+        if forms <= self._forms and lines <= self._lines:
             return
         self._forms |= forms
-        longest_first = sorted(self._forms, key=lambda form: (-len(form), form))
-        pattern = "|".join(map(re.escape, longest_first))
+        self._lines |= lines
+        pattern = _any_of(self._forms)
         self._pattern = re.compile(pattern)
         self._in_bytes = re.compile(pattern.encode("utf-8", "surrogatepass"))
+        self._in_lines = re.compile(_any_of(self._forms | self._lines))
 
     # What people read
 
     def text(self, text: str) -> str:
         """Give a text without secrets; what is no text is for others to refuse."""
-        if self._pattern is None or not isinstance(text, str):
+        if self._in_lines is None or not isinstance(text, str):
             return text
-        return self._pattern.sub(REDACTED, text)
+        return self._in_lines.sub(REDACTED, text)
+
+    def beginning(self, text: str) -> str:
+        """Give the beginning of a longer text without secrets, nor the part of one at its end."""
+        if self._in_lines is None:
+            return text
+        found = [match.end() for match in self._in_lines.finditer(text)]
+        return self.text(text[: max(0, len(text) - self.longest, *found[-1:])])
 
     def maybe_text(self, text: str | None) -> str | None:
         """Give a text without secrets, if there is one."""
@@ -201,9 +216,22 @@ def _texts(value: Any) -> Iterator[str]:  # noqa: ANN401 - any data
             yield form
 
 
+def _lines(text: str) -> Iterator[str]:
+    """Give the lines of a value that has several, as they are printed one by one."""
+    lines = [line.strip() for line in text.strip().splitlines()]
+    return (line for line in lines if len(lines) > 1 and len(line) >= _MIN_PIECE)
+
+
+def _any_of(forms: set[str]) -> str:
+    longest_first = sorted(forms, key=lambda form: (-len(form), form))
+    return "|".join(map(re.escape, longest_first))
+
+
 def _forms(text: str) -> Iterator[str]:
     """Give the forms in which a value turns up: as it is, escaped, in an address, in base64."""
     yield text
+    yield text.replace("\\", "\\\\")  # as programs show it that choose the quotes
+    yield text.replace("'", "'\\''")  # as shells do
     for written in (json.dumps(text), json.dumps(text, ensure_ascii=False), repr(text)):
         yield written[1:-1]
     yield json.dumps(text)[1:-1].replace("/", "\\/")

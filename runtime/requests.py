@@ -11,7 +11,14 @@ from runtime.plugin import LONGEST
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Text = Annotated[str, msgspec.Meta(max_length=4096)]
 Key = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
+Size = Annotated[int, msgspec.Meta(ge=1, le=(1 << 63) - 1)]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=500)]
+Place = Annotated[  # where a surface takes text, it takes what runtime.moments says
+    str | int, msgspec.Meta(description="a cursor, or an instant in UTC nanoseconds")
+]
+After = Annotated[str, msgspec.Meta(extra_json_schema={"format": "cursor"})]
+Instant = Annotated[int, msgspec.Meta(description="UTC nanoseconds")]
+Sha256 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 RunStatus = Literal[
     "queued", "running", "cancel_requested", "succeeded", "failed", "canceled", "timeout"
 ]
@@ -42,7 +49,7 @@ class GetRun(Request):
     """Read a run, now or as it was."""
 
     run_id: Name
-    at: str | int | None = None  # a cursor, or an instant in UTC nanoseconds
+    at: Place | None = None
 
 
 class ListRuns(Request):
@@ -54,10 +61,10 @@ class ListRuns(Request):
     session_id: Name | None = None
     root_run_id: Name | None = None
     status: list[RunStatus] | None = None
-    created_from: int | None = None
-    created_until: int | None = None
-    after: str | None = None  # next_after of the page before
-    at: str | int | None = None
+    created_from: Instant | None = None  # inclusive
+    created_until: Instant | None = None  # exclusive
+    after: After | None = None  # next_after of the page before
+    at: Place | None = None
     limit: Limit = 50
 
 
@@ -78,10 +85,43 @@ class RetryRun(Request):
 
     run_id: Name
     secrets: dict[str, Any] = {}
+    idempotency_key: Key | None = None
 
     def __repr__(self) -> str:
         """Say which run, and nothing of the secrets."""
         return f"{type(self).__name__}({self.run_id!r}, ...)"
+
+
+class BulkRequest(Request):
+    """Change many runs: first count them, then pass the count and the cursor of that answer.
+
+    With both, exactly the runs that matched there are changed, newest first, a page at a time;
+    ``after`` is ``next_after`` of the page before. Asking for a page again does nothing twice.
+    """
+
+    plugin_id: Name | None = None
+    entry_id: Name | None = None
+    task_id: Name | None = None
+    session_id: Name | None = None
+    root_run_id: Name | None = None
+    status: list[RunStatus] | None = None
+    created_from: Instant | None = None  # inclusive
+    created_until: Instant | None = None  # exclusive
+    count: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    at: After | None = None  # the cursor of the answer with the count
+    after: After | None = None
+    limit: Limit = 100  # runs in a page
+
+
+class CancelMany(BulkRequest):
+    """Ask all runs that match to end; without ``status``, those queued and running."""
+
+    reason: Text | None = None
+    force: bool = False
+
+
+class RetryMany(BulkRequest):
+    """Run again all that match and have no later attempt; without ``status``, those failed."""
 
 
 class AnswerRun(Request):
@@ -100,23 +140,23 @@ class ExportRun(Request):
     """Read a run's export items in order."""
 
     run_id: Name
-    after: str | None = None  # an item's id
+    after: After | None = None  # an item's id, or a cursor
     limit: Limit = 100
-    at: str | int | None = None
+    at: Place | None = None
 
 
 class CreateUpload(Request):
     """Begin to bring bytes to a run."""
 
     run_id: Name
-    size_limit: Annotated[int, msgspec.Meta(ge=1)] | None = None  # bytes; more are refused
+    size_limit: Size | None = None  # bytes; more are refused
 
 
 class ReadBlob(Request):
     """Read a range of a blob."""
 
     run_id: Name  # a run of the scope that the blob belongs to
-    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+    sha256: Sha256
     start: Annotated[int, msgspec.Meta(ge=0)] = 0
     length: Annotated[int, msgspec.Meta(ge=0, le=1 << 20)] = 1 << 20
 
@@ -129,13 +169,28 @@ class ReadLogs(Request):
     """Read the lines that a run has logged."""
 
     run_id: Name
-    after: str | None = None  # next_after of the page before
+    after: After | None = None  # next_after of the page before
     limit: Limit = 500  # lines; those logged together stay together
-    at: str | int | None = None
+    at: Place | None = None
 
 
 class ListPlugins(Request):
     """List what can be run."""
+
+
+class TriggerEntry(Request):
+    """Start an entry and wait for what comes out, as callers did before there were runs."""
+
+    plugin_id: Name
+    entry_id: Name
+    args: dict[str, Any] = {}
+    task_id: Name | None = None
+    trace_id: Name | None = None
+    idempotency_key: Key | None = None
+
+    def __repr__(self) -> str:
+        """Say what it asks for, and not what with."""
+        return f"{type(self).__name__}({self.plugin_id!r}, {self.entry_id!r}, ...)"
 
 
 class FollowLog(Request):
@@ -148,7 +203,7 @@ class FollowLog(Request):
     """
 
     channel: Literal["runs", "export", "run", "log"]
-    after: str | None = None
+    after: After | None = None
     run_id: Name | None = None
     task_id: Name | None = None
     plugin_id: Name | None = None

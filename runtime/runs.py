@@ -12,7 +12,8 @@ import trio
 from actors.run.commands import Answer, RequestCancel
 from actors.run.status import CancelMode
 from runtime.answers import RunAnswer
-from runtime.creation import CLAIM_WINDOW, Creation
+from runtime.claims import CLAIM_WINDOW
+from runtime.creation import Creation
 from runtime.errors import OperationError
 from runtime.operations import operation
 from runtime.principal import Permission, Principal
@@ -37,7 +38,8 @@ class Runs(RunQueries):
         super().__init__(host.log, catalogue, RunReader(host.log, host.runs))
         self._host = host
         self._env = host.env
-        self._creation = Creation(host, claim_window=claim_window)
+        self.claim_window = claim_window
+        self.creation = Creation(host, claim_window=claim_window)
 
     # Beginning
 
@@ -51,7 +53,7 @@ class Runs(RunQueries):
     )
     async def create(self, principal: Principal, request: CreateRun) -> RunAnswer:
         """Accept a run, or find the one that the idempotency key stands for."""
-        created = await self._creation.create(principal, request)
+        created = await self.creation.create(principal, request)
         if request.mode == "async":
             return self._answer(created)
         with trio.move_on_after(self._host.limits.sync_wait):
@@ -67,12 +69,23 @@ class Runs(RunQueries):
         "RUN_NOT_FOUND",
         "RUN_NOT_TERMINAL",
         "SECRET_REQUIRED",
+        "IDEMPOTENCY_CONFLICT",
         "CONFLICT",
     )
     async def retry(self, principal: Principal, request: RetryRun) -> RunAnswer:
-        """Run again what has ended: a new run, the next attempt of its root."""
+        """Run again what has ended: a new run, the next attempt of its root.
+
+        With an idempotency key it is made once, however often it is asked for.
+        """
         parent = await self._reader.now(principal, request.run_id)
-        return self._answer(await self._creation.retry(principal, parent.state, request.secrets))
+        return self._answer(
+            await self.creation.retry(
+                principal,
+                parent.state,
+                secrets=request.secrets,
+                key=request.idempotency_key,
+            )
+        )
 
     # Asking
 

@@ -70,6 +70,10 @@ class Secrets:
         self._source = source or SecretSource()
         self._threads = trio.CapacityLimiter(_THREADS)
 
+    def apart(self) -> Secrets:
+        """Give secrets that are looked up in the same places and sealed in memory only."""
+        return Secrets(self._env, source=self._source)
+
     # A run is asked for
 
     async def accept(

@@ -8,7 +8,16 @@ from __future__ import annotations
 
 import tomllib
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Annotated, Any, Final, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
 
@@ -24,9 +33,15 @@ DEFAULT: Final = "default"
 
 About = msgspec.Meta
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
+Grace = Annotated[float, msgspec.Meta(ge=0)]
+PortNumber = Annotated[int, msgspec.Meta(ge=0, le=65535)]
+Rate = Annotated[float, msgspec.Meta(gt=0)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Grant = Annotated[str, msgspec.Meta(pattern=r"^.+:(\*|[A-Za-z0-9_][A-Za-z0-9_.-]*\*?)$")]
 InlineBytes = Annotated[int, msgspec.Meta(ge=0, le=512 << 10)]  # a record holds one MiB
+
+TriggerMode = Literal["runs", "direct", "off"]
+BodyBytes = Annotated[int, msgspec.Meta(ge=1 << 10, le=64 << 20)]
 
 
 class SettingsError(Exception):
@@ -39,6 +54,24 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     data_dir: Annotated[
         str, About(description="where the log and all that belongs to it lives")
     ] = ".perdure"
+    host: Annotated[
+        str, About(description="the address that the server listens on; this machine by default")
+    ] = "127.0.0.1"
+    port: Annotated[
+        PortNumber, About(description="the port that the server listens on; 0 takes a free one")
+    ] = 7373
+    hosts: Annotated[
+        list[str], About(description="names, besides local ones, by which the server may be asked")
+    ] = []
+    tls_certificate: Annotated[
+        str, About(description="the file with the server's certificate (PEM); TLS, if it is given")
+    ] = ""
+    tls_key: Annotated[
+        str, About(description="the file with the key that belongs to the certificate (PEM)")
+    ] = ""
+    drain_grace: Annotated[
+        Grace, About(description="seconds that runs get to end when the server goes down")
+    ] = 10.0
     demo: Annotated[bool, About(description="whether the plugin demo is loaded")] = True
     plugins: Annotated[
         list[str], About(description="folders with a plugin.toml, or folders of such folders")
@@ -60,6 +93,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     idempotency_window: Annotated[
         Seconds, About(description="seconds for which an idempotency key is kept")
     ] = 24 * 3600.0
+    bulk_rate: Annotated[
+        Rate, About(description="runs a second that are canceled or retried by a filter")
+    ] = 100.0
+    trigger: Annotated[
+        TriggerMode,
+        About(description="what POST /plugin/trigger does: create runs, execute without, nothing"),
+    ] = "runs"
+    origins: Annotated[
+        list[str], About(description="web origins besides our own whose pages may ask us")
+    ] = []
+    body_limit: Annotated[BodyBytes, About(description="bytes that a request in JSON may have")] = (
+        1 << 20
+    )
     progress_items: Annotated[
         bool, About(description="whether progress is exported too, every half second at most")
     ] = False

@@ -7,20 +7,23 @@ says later is refused, and what it returns is thrown away. It has ``ctx.run`` of
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
 import trio.from_thread
 
 from runtime.contract import ONCE, Retry, RunCancelled, RunContext
+from runtime.intake import Piece
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
     from runtime.current_run import CurrentRun
     from runtime.execution import Execution
 
 THREADS: Final = 40  # entries in threads at once; one that was left behind counts until it ends
+_END: Final = object()  # of bytes that come piece by piece
 
 
 class ThreadRun:
@@ -49,6 +52,16 @@ class ThreadRun:
             return await self._execution.in_thread(lambda: fn(*args))
 
         return self._in_loop(self._run.step, name, body, retry=retry)
+
+    def export_bytes(self, data: Any, description: str | None = None, **more: Any) -> Any:  # noqa: ANN401
+        """Export bytes; what gives them piece by piece does so in a thread."""
+        if isinstance(data, Iterable) and not isinstance(data, Piece | str):
+            data = self._pieces(iter(data))
+        return self._in_loop(self._run.export_bytes, data, description, **more)
+
+    async def _pieces(self, data: Iterator[Any]) -> AsyncIterator[Any]:
+        while (piece := await self._execution.in_thread(lambda: next(data, _END))) is not _END:
+            yield piece
 
     def _in_loop(self, call: Callable[..., Any], *args: Any, **more: Any) -> Any:  # noqa: ANN401
         async def main() -> Any:  # noqa: ANN401 - what the call gives

@@ -12,6 +12,7 @@ import logging
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -78,7 +79,7 @@ class Blobs:
         self._env = host.env
         self._reader = RunReader(host.log, host.runs)
         self._references = references
-        self._life = round(upload_life * _NANOSECONDS)
+        self.upload_life = round(upload_life * _NANOSECONDS)
         self._uploads: dict[str, _Upload] = {}  # at most MAX_UPLOADS
 
     async def run(self) -> None:
@@ -118,7 +119,7 @@ class Blobs:
             principal,
             request.run_id,
             request.size_limit or most,
-            self._env.now() + self._life,
+            self._env.now() + self.upload_life,
         )
         self._uploads[upload.upload_id] = upload
         return {
@@ -132,12 +133,17 @@ class Blobs:
     async def receive(
         self, principal: Principal, upload_id: str, chunks: AsyncIterable[bytes]
     ) -> BlobAnswer:
-        """Take in all of an upload and finish it. If it breaks off, it can be sent again."""
+        """Take in all of an upload and finish it.
+
+        If it breaks off, or if nobody heard that it was finished, it can be sent again.
+        """
         upload = self._upload(principal, upload_id)
         left = (upload.expires_at - self._env.now()) / _NANOSECONDS
         with trio.move_on_after(left):
             async with upload.lock:
                 await upload.give_up()
+                if upload.blob is not None:
+                    return await _received_again(upload.blob, chunks)
                 try:
                     async for chunk in chunks:
                         await self._write(upload, chunk)
@@ -258,6 +264,19 @@ class Blobs:
             "bytes": removed.bytes,
             "cursor": self._log.cursor(await self._log.head()),
         }
+
+
+async def _received_again(blob: BlobAnswer, chunks: AsyncIterable[bytes]) -> BlobAnswer:
+    """Give the blob that an upload has become, to somebody who sends the same bytes again."""
+    check, size = sha256(), 0
+    async for chunk in chunks:
+        size += len(chunk)
+        if size > blob["size"]:
+            break
+        check.update(chunk)
+    if size == blob["size"] and check.hexdigest() == blob["sha256"]:
+        return blob
+    raise OperationError("UPLOAD_NOT_FOUND", "this upload is finished, with other bytes")
 
 
 def _no_upload(upload_id: str) -> OperationError:

@@ -6,6 +6,7 @@ A test compares the pages with what this program would write.
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import fields
 from pathlib import Path
@@ -22,6 +23,7 @@ from runtime.errors import ERRORS
 from runtime.limits import HostLimits
 from runtime.node import OPERATIONS
 from runtime.operations import COMMON_ERRORS, Operation
+from runtime.websocket.asyncapi import document
 
 DOCS: Final = Path(__file__).parent.parent / "docs"
 _MADE: Final = "Made from the code by `python -m tools.reference`; do not edit.\n"
@@ -97,9 +99,10 @@ def operations() -> str:
     )
     lines += ["## Errors", ""]
     lines += table(
-        "code | HTTP | try again | meaning",
+        "code | HTTP | try again | meaning | what to do",
         (
-            f"`{code}` | {kind.status} | {'yes' if kind.retriable else 'no'} | {kind.meaning}"
+            f"`{code}` | {kind.status} | {'yes' if kind.retriable else 'no'} | {kind.meaning} | "
+            + kind.remedy
             for code, kind in ERRORS.items()
         ),
     )
@@ -126,7 +129,17 @@ def events() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-PAGES: Final[dict[str, Callable[[], str]]] = {"operations.md": operations, "events.md": events}
+def asyncapi() -> str:
+    """Write the document of the WebSocket protocol."""
+    described = document(OPERATIONS.values(), "v1")
+    return json.dumps(described, indent=2, sort_keys=False) + "\n"
+
+
+PAGES: Final[dict[str, Callable[[], str]]] = {
+    "operations.md": operations,
+    "events.md": events,
+    "asyncapi.json": asyncapi,
+}
 
 
 def main() -> None:

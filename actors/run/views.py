@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from eventlog.record import Record
 
 _MICROSECOND: Final = 1000
+_LONGEST_NUMBER: Final = 18  # digits of an item's number; no run comes near
 _REPORTS: Final = frozenset({ProgressReported.event_name, StageChanged.event_name})
 _DELTA_MESSAGE: Final = 160  # the record has all of it; a delta stays under 2 KiB in any script
 
@@ -129,6 +130,8 @@ def item_number(item_id: str) -> tuple[str, int] | None:
     """Give the run and the number that an item's id names, if it is one."""
     run_id, _, number = item_id.rpartition(".")
     if not run_id or not number.isascii() or not number.isdigit() or number.startswith("0"):
+        return None
+    if len(number) > _LONGEST_NUMBER:
         return None
     return run_id, int(number)
 

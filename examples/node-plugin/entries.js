@@ -12,17 +12,25 @@ let cancelled = false;
 
 const say = (message) => fs.writeSync(output, JSON.stringify(message) + "\n");
 
-// Say something that is answered: `call` is what to do when the server wants a step done.
-const request = (say_what, parts, call) =>
+// Say something that is answered: `call` gives what to say when the server calls for something.
+const request = (what, parts, call) =>
   new Promise((resolve, reject) => {
     const id = ++number;
-    waiting.set(id, { resolve, reject, call });
-    say({ say: say_what, id, ...parts });
+    waiting.set(id, { what, resolve, reject, call });
+    say({ say: what, id, ...parts });
   });
 
 const step = (name, body, retry) =>
-  request("step", retry ? { name, retry } : { name }, body);
+  request("step", retry ? { name, retry } : { name }, async () => ({ say: "did", value: await body() }));
 const exported = (type, content, more) => request("export", { type, content, ...more });
+// Bytes of any size: the server calls for a piece when it has dealt with the last; an empty one is the end.
+const exportedBytes = (pieces, more) => {
+  const iterator = pieces[Symbol.asyncIterator] ? pieces[Symbol.asyncIterator]() : pieces[Symbol.iterator]();
+  return request("bytes", more, async () => {
+    const { value, done } = await iterator.next();
+    return { say: "piece", data: done ? "" : value.toString("base64") };
+  });
+};
 
 const entries = {
   greet: async ({ name = "you" }) => `hello ${name}`,
@@ -53,6 +61,15 @@ const entries = {
     const details = { a: 1 };
     throw { code, message: "as you wish", details, retriable: true };
   },
+  file: async ({ size = 300_000 }) => {
+    const piece = Buffer.from("0123456789abcde\n".repeat(8192));
+    const pieces = function* () {
+      for (let left = size; left > 0; left -= piece.length) yield piece.subarray(0, left);
+    };
+    const file = await exportedBytes(pieces(), { description: "a file", mime: "text/plain", key: "file" });
+    say({ say: "result", items: [file] });
+    return null;
+  },
   question: async () => await request("ask", { question: { text: "which?" } }),
   wait: async () => {
     say({ say: "status", stage: "waiting" });
@@ -78,10 +95,11 @@ const execute = async ({ entry_id, args }) => {
 };
 
 const call = async (id) => {
+  const { what, call } = waiting.get(id);
   try {
-    say({ say: "did", id, value: await waiting.get(id).call() });
+    say({ id, ...(await call()) });
   } catch (error) {
-    say({ say: "did", id, error: asError(error) });
+    say({ say: what === "bytes" ? "piece" : "did", id, error: asError(error) });
   }
 };
 

@@ -1,6 +1,7 @@
 """Plain functions as entries: they run in a process of their own."""
 
 import time
+from itertools import chain, repeat
 
 from perdure import PluginError, Retry, SyncRunContext, entry, plugin
 
@@ -46,6 +47,15 @@ class Example:
     def fail(self, ctx: SyncRunContext, code: str = "MINE") -> None:
         """Fail with a code."""
         raise PluginError(code, "as you wish", details={"a": 1}, retriable=True)
+
+    @entry
+    def file(self, ctx: SyncRunContext, size: int = 300_000) -> None:
+        """Export a file of any size."""
+        line = b"0123456789abcde\n"
+        whole, rest = divmod(size, len(line))
+        pieces = chain(repeat(line, whole), [line[:rest]])
+        file = ctx.run.export_bytes(pieces, "a file", mime="text/plain", key="file")
+        ctx.run.result(file)
 
     @entry
     def question(self, ctx: SyncRunContext) -> object:

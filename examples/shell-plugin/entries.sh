@@ -8,10 +8,15 @@ hear() { IFS= read -r line <&"$PERDURE_READ_FD" || exit 0; } # at the end the se
 field() { jq -r "$1" <<<"$line"; }
 text() { jq -Rn --arg text "$1" '$text'; }
 
-# Say something that is answered, and wait for the answer (in $line). A cancel request may come first.
+# Say something that is answered, and wait for the answer (in $line).
 request() {
     number=$((number + 1))
     say "{\"say\": \"$1\", \"id\": $number, $2}"
+    answer
+}
+
+# Wait for an answer, or for a call; a cancel request may come first.
+answer() {
     while hear; do
         [[ $(field '.re // .call // empty') == "$number" ]] && return
         [[ $(field '.do // empty') == cancel ]] && cancelled=yes
@@ -27,7 +32,18 @@ step() {
         else
             say "{\"say\": \"did\", \"id\": $number, \"error\": {\"message\": \"not yet\"}}"
         fi
-        hear
+        answer
+    done
+}
+
+# file PATH OPTIONS: export a file piece by piece, as the server calls for them; an empty one is the end.
+file() {
+    local from=1 piece=196608
+    request bytes "$2"
+    while [[ $(field '.call // empty') == "$number" ]]; do
+        say "{\"say\": \"piece\", \"id\": $number, \"data\": \"$(tail -c "+$from" "$1" | head -c "$piece" | base64 | tr -d '\n')\"}"
+        from=$((from + piece))
+        answer
     done
 }
 
@@ -68,6 +84,14 @@ flaky)
 fail)
     code=$(text "$(field '.args.code // "MINE"')")
     say "{\"say\": \"raise\", \"error\": {\"code\": $code, \"message\": \"as you wish\", \"details\": {\"a\": 1}, \"retriable\": true}}"
+    ;;
+file)
+    made=$(mktemp)
+    yes 0123456789abcde | head -c "$(field '.args.size // 300000')" >"$made"
+    file "$made" '"description": "a file", "mime": "text/plain", "key": "file"'
+    rm "$made"
+    say "{\"say\": \"result\", \"items\": [$(text "$(field .value)")]}"
+    returns null
     ;;
 question)
     request ask '"question": {"text": "which?"}'

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import trio
+
 from runtime.errors import translated
 
 if TYPE_CHECKING:
@@ -74,7 +76,8 @@ class Following:
             while True:
                 batch = await self.follow.next_batch(limit)
                 shown = self.channel.shown(self._passing(batch.records))
-                end = await self._ends(batch.records, live=batch.live)
+                with trio.CancelScope(shield=True):  # the place has moved: nothing may get lost
+                    end = await self._ends(batch.records, live=batch.live)
                 if shown or end or batch.live or not batch.records:
                     return Delivery(shown, batch.cursor, batch.live, end)
         except Exception as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -34,6 +35,7 @@ class Channels:
         self._log = host.log
         self._catalogue = catalogue
         self._reader = RunReader(host.log, host.runs)
+        self.followers = Counter[str]()  # how many follow, by surface
 
     @operation("log.follow", Permission.READ, "RUN_NOT_FOUND", "INVALID_CURSOR", frames=Frame)
     async def follow(self, principal: Principal, request: FollowLog) -> Following:

@@ -1,5 +1,7 @@
 """Ctrl-C while a run is executed: ask it to end, then force it, then leave at once.
 
+A server hears it too, and SIGTERM: the first lets it go down in good order, the second leaves.
+
 The handler is Python's own, so that the third one leaves even while an entry blocks the event loop.
 """
 
@@ -22,21 +24,29 @@ _SHOW_CURSOR: Final = b"\x1b[?25h"
 
 
 class Interrupts:
-    """Counts Ctrl-C for the length of a block."""
+    """Counts signals, Ctrl-C unless stated, for the length of a block."""
 
-    def __init__(self) -> None:
-        """Wake the event loop that this is made in."""
+    def __init__(self, *signals: signal.Signals, at_once: int = AT_ONCE) -> None:
+        """Wake the event loop that this is made in; leave with the last of so many."""
         self.count = 0
+        self._signals = signals or (signal.SIGINT,)
+        self._at_once = at_once
         self._token = trio.lowlevel.current_trio_token()
         self._heard = trio.Event()
-        self._before: Any = None
+        self._before: list[Any] = []
 
     def __enter__(self) -> Self:
-        self._before = signal.signal(signal.SIGINT, self._hear)
+        self._before = [signal.signal(number, self._hear) for number in self._signals]
         return self
 
     def __exit__(self, *_: object) -> None:
-        signal.signal(signal.SIGINT, self._before)
+        for number, before in zip(self._signals, self._before, strict=True):
+            signal.signal(number, before)
+
+    async def first(self) -> None:
+        """Wait until there was one."""
+        while not self.count:
+            await self.next()
 
     async def next(self) -> int:
         """Wait for one more; give how many there were."""
@@ -51,7 +61,7 @@ class Interrupts:
 
     def _hear(self, _number: int, _frame: FrameType | None) -> None:
         self.count += 1
-        if self.count >= AT_ONCE:
+        if self.count >= self._at_once:
             leave_at_once(ExitCode.INTERRUPTED)
         self._token.run_sync_soon(self._wake)
 

@@ -38,7 +38,7 @@ MEANINGS: Final = {
     ExitCode.CANCELED: "the run was canceled",
     ExitCode.TIMEOUT: "the run's time was up",
     ExitCode.UNAVAILABLE: "refused for now: the log is held by another process, say",
-    ExitCode.INTERRUPTED: "stopped with Ctrl-C before there was an end to tell",
+    ExitCode.INTERRUPTED: "stopped by Ctrl-C or a second signal before there was an end to tell",
 }
 _OUTCOMES: Final = {
     "succeeded": ExitCode.SUCCEEDED,
@@ -86,6 +86,7 @@ class Invocation:
     def __init__(self) -> None:
         """Begin without any option."""
         self.data_dir: str | None = None
+        self.flags: dict[str, Any] = {}  # settings that a command has options for
         self.json = False
         self.no_color = False
 
@@ -94,7 +95,7 @@ class Invocation:
         """The settings, each with its origin."""
         from runtime.settings import load_settings
 
-        return load_settings({"data_dir": self.data_dir}, os.environ, Path.cwd())
+        return load_settings({"data_dir": self.data_dir, **self.flags}, os.environ, Path.cwd())
 
     @property
     def settings(self) -> Settings:

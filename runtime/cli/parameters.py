@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import datetime
-from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.shell_completion import CompletionItem
 
 from runtime.cli.invocation import Invocation
+from runtime.moments import NotAMoment, place_at
 
 if TYPE_CHECKING:
     from runtime.plugin import Entry
@@ -24,9 +23,6 @@ STATUSES: Final = (
     "canceled",
     "timeout",
 )
-_CURSOR_LENGTH: Final = 28
-_NANOSECONDS: Final = 1_000_000_000
-_MICROSECOND_END: Final = 999  # what is shown is cut to the microsecond: its whole length is meant
 _OFFERED: Final = 50  # runs that completion offers
 
 
@@ -44,25 +40,10 @@ class Moment(click.ParamType):  # type: ignore[type-arg]  # older clicks have no
         """Tell what was typed: epoch seconds, ISO 8601, or a cursor."""
         if isinstance(value, int):
             return value
-        with suppress(InvalidOperation):
-            number = Decimal(value)
-            if number.is_finite():
-                return _instant(number)
-        with suppress(ValueError, OverflowError):
-            then = datetime.fromisoformat(value).astimezone()
-            return _instant(Decimal(int(then.timestamp())) + Decimal(then.microsecond) / 10**6)
-        if len(value) != _CURSOR_LENGTH:
-            self.fail(
-                f"{value!r} is no cursor, no ISO 8601 time and no epoch seconds."
-                " Try 2026-08-01T12:00:00Z; without an offset it is local time.",
-                param,
-                ctx,
-            )
-        return str(value)
-
-
-def _instant(seconds: Decimal) -> int:
-    return int(seconds * 1_000_000) * 1000 + _MICROSECOND_END
+        try:
+            return place_at(str(value), zone=None)
+        except NotAMoment as error:
+            self.fail(f"{error}; without an offset it is local time.", param, ctx)
 
 
 class RunName(click.ParamType):  # type: ignore[type-arg]  # older clicks have none

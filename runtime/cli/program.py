@@ -14,7 +14,8 @@ _CONFLICTS: Final = frozenset({403, 409, 503})  # HTTP's words for: not now, not
 _INTERNAL: Final = 500
 _HOLDER_REMEDY: Final = (
     "Reading works beside it: `perdure runs`, `show`, `watch`. To write, wait until it ends or stop"
-    " it.\nTo use another log, pass --data-dir."
+    " it; a server\nis asked by `run`, `retry` and `cancel` once it is ready. To use another log,"
+    " pass --data-dir."
 )
 
 

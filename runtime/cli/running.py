@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from runtime.cli.bulk import change_many, check_one_or_many, conditions, stated
 from runtime.cli.commands import Command, common
 from runtime.cli.invocation import ExitCode, Invocation, Refusal, pass_invocation
 from runtime.cli.listing import arguments
+from runtime.cli.loaded import loaded_for
 from runtime.cli.parameters import EntryName, RunName, parsed_args, parsed_secrets
+from runtime.cli.remote import remote_of
 from runtime.cli.showing import reading
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from runtime.answers import RunAnswer
+    from runtime.cli.remote import Remote
     from runtime.loading import Loaded
     from runtime.node import Node
     from runtime.plugin import Plugin
@@ -60,9 +64,10 @@ def run(
 
     This process writes the log meanwhile, and leaves other runs in it alone. Ctrl-C asks the run
     to end, a second one forces it, a third one leaves at once; `perdure retry` goes on with a run
-    that was left.
+    that was left. If a server holds the log, the server runs it; Ctrl-C then stops watching.
     """
-    loaded = _loaded(invocation)
+    remote = remote_of(invocation)
+    loaded = loaded_for(invocation)
     plugin_id, entry_id = entry
     checked = _checked(loaded.plugins, plugin_id, entry_id, args)
     request = {
@@ -73,6 +78,9 @@ def run(
         "idempotency_key": key,
         "timeout": timeout,
     }
+
+    if remote is not None:
+        _watch(invocation, remote, remote.create(request))
 
     async def create(node: Node) -> RunAnswer:
         return await _create(node, request)
@@ -126,9 +134,13 @@ async def _create(node: Node, request: dict[str, Any]) -> RunAnswer:
 @click.command(
     cls=Command,
     short_help="Run again, or go on with what was left.",
-    examples=["perdure retry RUN", "perdure retry 0199a7c2-7d3e --json"],
+    examples=[
+        "perdure retry RUN",
+        "perdure retry 0199a7c2-7d3e --json",
+        "perdure retry --status failed --plugin demo",
+    ],
 )
-@click.argument("run", type=RunName())
+@click.argument("run", type=RunName(), required=False)
 @click.option(
     "--secret",
     "secrets",
@@ -136,19 +148,40 @@ async def _create(node: Node, request: dict[str, Any]) -> RunAnswer:
     metavar="NAME=VALUE",
     help="A secret argument again, or a reference to it. May be repeated.",
 )
+@conditions
 @common
 @pass_invocation
-def retry(invocation: Invocation, run: str, secrets: tuple[str, ...]) -> None:
+def retry(
+    invocation: Invocation,
+    /,
+    run: str | None,
+    secrets: tuple[str, ...],
+    *,
+    yes: bool,
+    **options: Any,
+) -> None:
     """Run again what has ended, as a new attempt; go on with what was left.
 
     A run that has not ended, and whose process is gone, is taken up where it was left: its recorded
-    steps are not done again. Ctrl-C and exit codes are those of `perdure run`.
+    steps are not done again. Ctrl-C and exit codes are those of `perdure run`. Instead of one run,
+    a server can be asked to run many again.
     """
     from runtime.entries import Entries
 
+    where = stated(**options)
+    check_one_or_many(run, where)
+    remote = remote_of(invocation)
+    if run is None:
+        change_many(invocation, remote, "retry", where, yes=yes)
+        return
     passed = parsed_secrets(secrets)
     record = _record(invocation, run)
-    loaded = _loaded(invocation)
+    if remote is not None:
+        answer = _record_answer(invocation, run)
+        if record["finished_at"] is not None:
+            answer = remote.retry(record["run_id"], passed)
+        _watch(invocation, remote, answer)
+    loaded = loaded_for(invocation)
     Entries(loaded.plugins).find(record["plugin_id"], record["entry_id"])
 
     async def begin(node: Node) -> RunAnswer:
@@ -172,24 +205,40 @@ async def _again(node: Node, run_id: str, secrets: dict[str, Any]) -> RunAnswer:
 
 @click.command(
     cls=Command,
-    short_help="End a run that was left.",
-    examples=["perdure cancel RUN", "perdure cancel RUN --reason 'not needed'"],
+    short_help="Ask a run to end.",
+    examples=[
+        "perdure cancel RUN",
+        "perdure cancel RUN --reason 'not needed'",
+        "perdure cancel --status queued --plugin demo",
+    ],
 )
-@click.argument("run", type=RunName())
+@click.argument("run", type=RunName(), required=False)
 @click.option("--reason", metavar="TEXT", help="Why, for those who read it later.")
+@conditions
 @common
 @pass_invocation
-def cancel(invocation: Invocation, run: str, reason: str | None) -> None:
-    """End a run that no process is at work on: one that was left, or still waits.
+def cancel(
+    invocation: Invocation, /, run: str | None, reason: str | None, *, yes: bool, **options: Any
+) -> None:
+    """Ask a run to end: one that a server executes, or one that no process is at work on.
 
-    While a process executes it, press Ctrl-C there.
+    While `perdure run` executes it, press Ctrl-C there. Instead of one run, a server can be asked
+    to end many.
     """
     import trio
 
+    where = stated(**options)
+    check_one_or_many(run, where)
+    remote = remote_of(invocation)
+    if run is None:
+        change_many(invocation, remote, "cancel", {**where, "reason": reason}, yes=yes)
+        return
     record = _record(invocation, run)
     run_id = record["run_id"]
     if record["finished_at"] is not None:
-        answer = {"run": record}
+        answer: Any = {"run": record}
+    elif remote is not None:
+        answer = remote.cancel(run_id, reason)
     else:
         answer = trio.run(_cancel, invocation, run_id, reason)
     if invocation.json:
@@ -213,20 +262,26 @@ async def _cancel(invocation: Invocation, run_id: str, reason: str | None) -> An
 
 def _record(invocation: Invocation, run: str) -> Any:  # noqa: ANN401 - a RunRecord
     """Read a run before anything is opened for writing."""
-    return reading(
+    return _record_answer(invocation, run)["run"]
+
+
+def _record_answer(invocation: Invocation, run: str) -> RunAnswer:
+    answer: RunAnswer = reading(
         invocation, lambda beside: beside.call("runs.get", {"run_id": beside.run_id(run)})
-    )["run"]
+    )
+    return answer
 
 
-def _loaded(invocation: Invocation) -> Loaded:
-    """Load plugins; say to people which could not be loaded."""
-    from runtime.loading import load_plugins
+def _watch(invocation: Invocation, remote: Remote, answer: RunAnswer) -> NoReturn:
+    """Show how a run goes that a server executes, and leave with the exit code of its outcome."""
+    import trio
 
-    loaded = load_plugins(invocation.settings)
+    from runtime.cli.watching import watch_run
+
     if not invocation.json:
-        for problem in loaded.problems:
-            invocation.say(f"Warning: {problem}", err=True)
-    return loaded
+        invocation.say(f"The server at {remote.server.url} runs it.", err=True)
+    code: ExitCode = trio.run(watch_run, invocation, answer, None)
+    raise click.exceptions.Exit(code)
 
 
 def _finish(invocation: Invocation, loaded: Loaded, begin: Begin) -> None:

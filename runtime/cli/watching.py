@@ -41,11 +41,12 @@ def watch(invocation: Invocation, run: str, after: str | None) -> None:
         reading(invocation, lambda beside: beside.call("runs.list", {"after": after, "limit": 1}))
     import trio
 
-    code = trio.run(_watch, invocation, answer, after)
+    code = trio.run(watch_run, invocation, answer, after)
     raise click.exceptions.Exit(code)
 
 
-async def _watch(invocation: Invocation, answer: RunAnswer, after: str | None) -> ExitCode:
+async def watch_run(invocation: Invocation, answer: RunAnswer, after: str | None) -> ExitCode:
+    """Show how a run goes that another process executes."""
     from contextlib import closing
 
     import trio

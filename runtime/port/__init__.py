@@ -1,6 +1,7 @@
 """The one port: an ASGI server on trio and h11. It knows HTTP, and nothing of what is served."""
 
 from runtime.port.counters import PortCounters as PortCounters
+from runtime.port.gate import LOCAL_HOSTS as LOCAL_HOSTS
 from runtime.port.gate import Gate as Gate
 from runtime.port.limits import PortLimits as PortLimits
 from runtime.port.listeners import BadCertificate as BadCertificate

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from runtime.port.body import body_of
 from runtime.port.exchange import Exchange
 from runtime.port.head import HeadBuffer
 from runtime.port.refusal import Refusal, Refused, error_response, raw_response
@@ -197,6 +198,9 @@ class Connection:
 
     async def _upgrade(self, head: Head, handler: UpgradeHandler) -> None:
         """Let a handler have the connection."""
+        if not body_of(head).done:
+            await self._refuse(Refusal("BAD_REQUEST", "send a handshake without a body"), head)
+            return
         self._port.counters.upgrades += 1
         lines = [f"{head.method} ".encode() + head.target + b" HTTP/1.1\r\n"]
         lines += [b"%s: %s\r\n" % header for header in head.headers]

@@ -94,11 +94,11 @@ class HeadBuffer:
         data, limits = self._data, self._limits
         end = data.find(END, max(0, self._searched - len(END)))
         if end < 0:
-            if len(data) > limits.head_bytes:
-                raise _too_large(limits)
             # What has been looked at is sound, up to a CR at the end.
             if _UNSOUND.search(data, max(0, self._searched - 2)) or (data and data[0] <= ord(" ")):
                 raise Refused(_BAD, _NO_HTTP)
+            if len(data) > limits.head_bytes:
+                raise _too_large(limits)
             self._searched = len(data)
             return None
         raw = bytes(data[: end + len(END)])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import resource
 from collections import Counter
 from email.utils import formatdate
 from ipaddress import IPv6Address, ip_address
@@ -37,6 +38,7 @@ log: Final = logging.getLogger(__name__)
 _NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _PAUSE: Final = 0.1  # after the system had no room for another connection
 _TURNED_AWAY: Final = 64  # told why at the same time; the others are closed without a word
+_RESERVED: Final = 256  # descriptors for files, processes and all that is not a connection
 _SECOND: Final = 1_000_000_000
 _LOOPBACK: Final = "loopback"
 _FULL: Final = Refusal(
@@ -71,6 +73,7 @@ class Port:
         self._accepting: list[trio.CancelScope] = []
         self._open: dict[trio.abc.Stream, Connection | None] = {}  # None while hands are shaken
         self._peers: Counter[str] = Counter()
+        self._room = _room(self.limits.connections)
         self._turned_away = 0
         self._empty = trio.Event()
 
@@ -141,7 +144,7 @@ class Port:
         peer = self._peer(stream)
         limits = self.limits
         most = limits.connections_per_peer
-        full = len(self._open) >= limits.connections
+        full = len(self._open) >= self._room
         if full or (most is not None and peer is not None and self._peers[peer] >= most):
             self.counters.refused[_FULL.code] += 1
             nursery.start_soon(self._turn_away, stream)
@@ -214,6 +217,17 @@ class Port:
         self._peers[peer] -= 1
         if not self._peers[peer]:
             del self._peers[peer]
+
+
+def _room(wanted: int) -> int:
+    """Give for how many connections this process has descriptors, with some left for the rest.
+
+    Without any left, connections would wait unanswered, and the log could not open its files.
+    """
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return wanted
+    return min(wanted, max(soft - _RESERVED, soft // 2))
 
 
 def peer_of(host: str) -> str:

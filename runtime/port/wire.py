@@ -106,12 +106,19 @@ class Wire:
         dropped = 0
         with trio.move_on_after(self._limits.linger):
             try:
-                if isinstance(self.stream, trio.abc.HalfCloseableStream):
-                    await self.stream.send_eof()
+                await self._send_eof()
                 while not self.ended and dropped < _LINGER_BYTES:
                     dropped += len(await self.read())
             except (*_BROKEN, Disconnected):
                 self.gone = True
+
+    async def _send_eof(self) -> None:
+        """Say that nothing more comes: with TLS in between as browsers do, by closing below it."""
+        stream = self.stream
+        if isinstance(stream, trio.SSLStream):
+            stream = stream.transport_stream
+        if isinstance(stream, trio.abc.HalfCloseableStream):
+            await stream.send_eof()
 
     def abort(self) -> None:
         """Make sure that nothing more is sent, and that the client sees a broken connection."""

@@ -7,18 +7,18 @@ dealt with, and a word that is no message ends its run.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import outcome
 import trio
 
 from actors.errors import Refusal
-from runtime.contract import PluginError, Retry, RunCancelled, StepError
+from runtime.contract import FailedStep, PluginError, Retry, RunCancelled, StepError
 from runtime.ending import error_of
 from runtime.process import messages as m
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 
     from runtime.current_run import CurrentRun
     from runtime.process.worker import Worker
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 BURST: Final = 1000  # messages that are dealt with at once; more have to wait a little
 PAUSE: Final = 0.05
 MAX_REQUESTS: Final = 64  # that one process may have open at once
+MAX_DRAFTS: Final = 4  # outputs of bytes of one process that are written at once; each has a file
 PROTOCOL_ERROR: Final = "PLUGIN_PROTOCOL_ERROR"
+Called = TypeVar("Called", m.Did, m.Piece)
 
 
 class Conversation:
@@ -43,11 +45,18 @@ class Conversation:
         self._run = run
         self._until_cancelled = until_cancelled
         self._open: set[int] = set()
-        self._calls: dict[int, trio.MemorySendChannel[m.Did]] = {}
+        self._calls: dict[tuple[int, type], trio.MemorySendChannel[Any]] = {}
+        self._drafts = trio.Semaphore(MAX_DRAFTS)
 
     async def hold(self, entry_id: str, args: Mapping[str, Any]) -> Any:  # noqa: ANN401
         """Have the entry executed; give what it returns, or raise what it raises."""
-        start = {"do": "start", "entry_id": entry_id, "args": args, "run": self._about()}
+        start = {
+            "do": "start",
+            "protocol": m.VERSION,
+            "entry_id": entry_id,
+            "args": args,
+            "run": self._about(),
+        }
         await self._worker.send(start)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._tell_of_cancel)
@@ -81,7 +90,9 @@ class Conversation:
             if isinstance(message, m.Raise):
                 raise _raised(message)
             self._hear(message, nursery)
-        raise _crashed(await self._worker.wait())
+        status = await self._worker.wait()
+        await self._worker.drained()
+        raise _crashed(status)
 
     async def _next(self) -> m.FromProcess | None:
         """Wait for the next message; None when the process says no more."""
@@ -105,9 +116,9 @@ class Conversation:
                 self._run.log(text, level)
             case m.Result(items=items):
                 self._run.result(*items)
-            case m.Did(id=number):
-                self._take_outcome(number, message)
-            case m.Export() | m.Step() | m.Sleep() | m.Ask() | m.Start():
+            case m.Did() | m.Piece():
+                self._take(message)
+            case m.Export() | m.Bytes() | m.Step() | m.Sleep() | m.Ask() | m.Start():
                 self._open_request(message.id)
                 nursery.start_soon(self._answer, message.id, self._request(message))
             case _:
@@ -120,32 +131,37 @@ class Conversation:
             raise PluginError(PROTOCOL_ERROR, f"more than {MAX_REQUESTS} requests are open")
         self._open.add(number)
 
-    def _take_outcome(self, number: int, did: m.Did) -> None:
-        waiting = self._calls.pop(number, None)
+    def _take(self, said: m.Called) -> None:
+        """Take what was called for, and nothing else."""
+        waiting = self._calls.pop((said.id, type(said)), None)
         if waiting is None:
-            raise PluginError(PROTOCOL_ERROR, f"step {number} was not called")
-        waiting.send_nowait(did)
+            what = type(said).__name__.lower()
+            raise PluginError(PROTOCOL_ERROR, f"request {said.id} was not called for a {what}")
+        waiting.send_nowait(said)
 
     async def _answer(self, number: int, request: Callable[[], Awaitable[Any]]) -> None:
         """Do what a request asks for and say what came of it."""
         try:
             value = await request()
         except (PluginError, StepError, RunCancelled, Refusal) as error:
-            cancelled = isinstance(error, RunCancelled)
             told = error_of(error)
             answer: dict[str, Any] = {
                 "re": number,
-                "error": m.Error(code=told.code, message=told.message, details=told.details),
-                "cancelled": cancelled,
+                "error": m.Error(
+                    code=told.code,
+                    message=told.message,
+                    details=told.details,
+                    retriable=told.retriable,
+                ),
+                "cancelled": isinstance(error, RunCancelled),
+                "step": _step_error(error),
             }
         else:
             answer = {"re": number, "value": value}
         self._open.discard(number)
         await self._worker.send(answer)
 
-    def _request(
-        self, message: m.Export | m.Step | m.Sleep | m.Ask | m.Start
-    ) -> Callable[[], Awaitable[Any]]:
+    def _request(self, message: m.Request) -> Callable[[], Awaitable[Any]]:
         run = self._run
         match message:
             case m.Export():
@@ -157,11 +173,13 @@ class Conversation:
                     mime=message.mime,
                     metadata=message.metadata,
                 )
+            case m.Bytes():
+                return lambda: self._export_bytes(message)
             case m.Step(id=number, name=step, retry=rule):
                 retry = Retry(
                     tries=rule.tries, delay=rule.delay, factor=rule.factor, longest=rule.longest
                 )
-                return lambda: run.step(step, self._call, number, retry=retry)
+                return lambda: run.step(step, self._step, number, retry=retry)
             case m.Sleep(seconds=seconds, name=name):
                 return lambda: run.sleep(seconds, name)
             case m.Ask(question=question, name=name):
@@ -169,15 +187,48 @@ class Conversation:
             case m.Start(plugin_id=plugin_id, entry_id=entry_id, args=args, name=name):
                 return lambda: run.start(plugin_id, entry_id, args, name)
 
-    async def _call(self, number: int) -> Any:  # noqa: ANN401 - what the step returns
+    async def _step(self, number: int) -> Any:  # noqa: ANN401 - what the step returns
         """Have the process do a step."""
-        send, receive = trio.open_memory_channel[m.Did](1)  # one call, one outcome
-        self._calls[number] = send
+        did = await self._call(number, m.Did)
+        if did.cancelled:
+            raise RunCancelled(did.error and did.error.message)
+        return _sound(did).value
+
+    async def _export_bytes(self, message: m.Bytes) -> str:
+        """Take in bytes piece by piece; few outputs at once, so that few files are open."""
+        async with self._drafts:
+            return await self._run.export_bytes(
+                self._pieces(message.id),
+                message.description,
+                mime=message.mime,
+                key=message.key,
+                metadata=message.metadata,
+            )
+
+    async def _pieces(self, number: int) -> AsyncGenerator[bytes, None]:
+        """Call for one piece after the other: the next when the last one was dealt with."""
+        while data := _sound(await self._call(number, m.Piece)).data:
+            yield data
+
+    async def _call(self, number: int, wanted: type[Called]) -> Called:
+        """Call for what belongs to a request."""
+        send, receive = trio.open_memory_channel[Called](1)  # one call, one thing that is said
+        self._calls[number, wanted] = send
         await self._worker.send({"call": number})
-        did = await receive.receive()
-        if did.error is not None:
-            raise _plugin_error(did.error)
-        return did.value
+        return await receive.receive()
+
+
+def _step_error(error: Exception) -> str | None:
+    """Tell whether a step has failed for good, or was used in a way that cannot be recorded."""
+    if isinstance(error, StepError):
+        return "misused"
+    return "failed" if isinstance(error, FailedStep) else None
+
+
+def _sound(said: Called) -> Called:
+    if said.error is not None:
+        raise _plugin_error(said.error)
+    return said
 
 
 def _raised(message: m.Raise) -> Exception:

@@ -10,83 +10,48 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-import threading
 import traceback
 from base64 import b64encode
 from importlib import import_module
-from itertools import count
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from runtime.contract import ONCE, PluginError, Retry, RunCancelled, StepError, SyncRunContext
+from runtime.contract import (
+    ONCE,
+    FailedStep,
+    PluginError,
+    Retry,
+    RunCancelled,
+    StepError,
+    SyncRunContext,
+)
 from runtime.plugin import declared
+from runtime.process.channel import Channel, Talk
+from runtime.process.kit_logging import RunHandler
+from runtime.process.messages import MAX_LINE
+from runtime.process.pieces import pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from runtime.plugin import Entry
+    from runtime.process.pieces import Piece
 
 Result = TypeVar("Result")
-
-
-class Channel:
-    """The two pipes to the server: requests are answered by number, whoever waits for them."""
-
-    def __init__(self, read_fd: int, write_fd: int) -> None:
-        """Read in a thread of its own: a busy entry hears of a cancel request all the same."""
-        self._from_server = os.fdopen(read_fd, "rb")
-        self._to_server = os.fdopen(write_fd, "wb", buffering=0)
-        self._writing = threading.Lock()
-        self._numbers = count(1)
-        self._waiting: dict[int, Callable[[dict[str, Any]], None]] = {}
-        self.starts: SimpleQueue[dict[str, Any]] = SimpleQueue()
-        self.cancel_reason: str | None = None
-        self.cancelled = threading.Event()
-        threading.Thread(target=self._listen, daemon=True).start()
-
-    def say(self, say: str, **parts: Any) -> None:
-        """Say something that is not answered."""
-        line = msgspec.json.encode({"say": say, **parts}) + b"\n"
-        with self._writing:
-            self._to_server.write(line)
-
-    def request(self, say: str, heard: Callable[[dict[str, Any]], None], **parts: Any) -> None:
-        """Say something; ``heard`` is called with each answer, in the listening thread."""
-        number = next(self._numbers)
-        self._waiting[number] = heard
-        self.say(say, id=number, **parts)
-
-    def forget(self) -> None:
-        """Begin anew for another run."""
-        self._waiting.clear()
-        self.cancelled.clear()
-        self.cancel_reason = None
-
-    def _listen(self) -> None:
-        for line in self._from_server:
-            self._hear(msgspec.json.decode(line))
-        os._exit(0)  # the server is gone, or has no use for us any more
-
-    def _hear(self, message: dict[str, Any]) -> None:
-        if message.get("do") == "start":
-            self.starts.put(message)
-        elif message.get("do") == "cancel":
-            self.cancel_reason = message.get("reason")
-            self.cancelled.set()
-        elif "call" in message:
-            self._waiting[message["call"]](message)
-        elif "re" in message:
-            self._waiting.pop(message["re"])(message)
+MAX_MESSAGE: Final = 100_000  # characters of an error's message
+MAX_DETAILS: Final = 256 << 10  # bytes of its details
+_ENVELOPE: Final = 100  # bytes of a message around what it carries
 
 
 class RunBase:
     """What the run of a process has, however its entry waits."""
 
-    def __init__(self, channel: Channel, about: Mapping[str, Any]) -> None:
+    def __init__(self, talk: Talk) -> None:
         """Belong to one run."""
-        self._channel = channel
+        about = talk.about
+        self._talk = talk
         self.id: str = about["id"]
         self.attempt: int = about["attempt"]
         self.root_id: str = about["root_id"]
@@ -97,31 +62,31 @@ class RunBase:
     @property
     def cancelled(self) -> bool:
         """Whether the run was asked to end."""
-        return self._channel.cancelled.is_set()
+        return self._talk.cancelled.is_set()
 
     def check_cancelled(self) -> None:
         """Raise RunCancelled if the run was asked to end."""
         if self.cancelled:
-            raise RunCancelled(self._channel.cancel_reason)
+            raise RunCancelled(self._talk.cancel_reason)
 
     def progress(self, progress: float, message: str | None = None) -> None:
         """Report how far the work is, from 0.0 to 1.0."""
         is_number = isinstance(progress, int | float) and not isinstance(progress, bool)
         if not is_number or not 0.0 <= progress <= 1.0:
             raise PluginError("VALIDATION_ERROR", f"progress is from 0.0 to 1.0, not {progress!r}")
-        self._channel.say("progress", progress=progress, message=message)
+        self._talk.say("progress", progress=progress, message=message)
 
     def status(self, stage: str, message: str | None = None) -> None:
         """Name what the work is doing."""
-        self._channel.say("status", stage=stage, message=message)
+        self._talk.say("status", stage=stage, message=message)
 
     def log(self, text: str, level: str = "info") -> None:
         """Log a line."""
-        self._channel.say("log", text=text, level=level)
+        self._talk.say("log", text=text, level=level)
 
     def result(self, *items: str) -> None:
         """Mark these items, by id, as the run's result."""
-        self._channel.say("result", items=list(items))
+        self._talk.say("result", items=list(items))
 
 
 def _content(kind: str, content: Any) -> Any:  # noqa: ANN401 - as its kind says
@@ -135,10 +100,17 @@ def value_of(answer: dict[str, Any]) -> Any:  # noqa: ANN401 - what was asked fo
     error = answer.get("error")
     if error is None:
         return answer.get("value")
+    message = error.get("message", "")
     if answer.get("cancelled"):
-        raise RunCancelled(error.get("message"))
-    raise PluginError(
-        error.get("code", "PLUGIN_ERROR"), error.get("message", ""), details=error.get("details")
+        raise RunCancelled(message)
+    if answer.get("step") == "misused":
+        raise StepError(message.removeprefix("StepError: "))
+    kind = FailedStep if answer.get("step") == "failed" else PluginError
+    raise kind(
+        error.get("code", "PLUGIN_ERROR"),
+        message,
+        details=error.get("details"),
+        retriable=error.get("retriable", False),
     )
 
 
@@ -157,7 +129,7 @@ class SyncRun(RunBase):
 
     def _ask(self, say: str, **parts: Any) -> Any:  # noqa: ANN401 - what was asked for
         answers: SimpleQueue[dict[str, Any]] = SimpleQueue()
-        self._channel.request(say, answers.put, **parts)
+        self._talk.request(say, answers.put, **parts)
         return value_of(answers.get())
 
     def export_text(self, text: str, description: str | None = None, **more: Any) -> str:
@@ -176,6 +148,32 @@ class SyncRun(RunBase):
         """Export a few bytes, or their base64; give the item's id."""
         return str(self._export("binary", data, description, more))
 
+    def export_bytes(
+        self,
+        data: Piece | Iterable[Piece],
+        description: str | None = None,
+        *,
+        mime: str | None = None,
+        key: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Export bytes of any size, whole or piece by piece; give the item's id.
+
+        A few are in the item itself, more become a blob. When this returns, both are on disk.
+        """
+        answers: SimpleQueue[dict[str, Any]] = SimpleQueue()
+        more = {"mime": mime, "key": key, "metadata": metadata and dict(metadata)}
+        self._talk.request("bytes", answers.put, description=description, **more)
+        cut = pieces(data)
+        while "call" in (answer := answers.get()):
+            try:
+                piece = next(cut, b"")
+            except BaseException as error:
+                self._talk.say("piece", id=answer["call"], error=error_of(error))
+                raise
+            self._talk.say("piece", id=answer["call"], data=piece)
+        return str(value_of(answer))
+
     def export_json(self, value: Any, description: str | None = None, **more: Any) -> str:  # noqa: ANN401
         """Export a JSON value; give the item's id."""
         return str(self._export("json", value, description, more))
@@ -183,6 +181,16 @@ class SyncRun(RunBase):
     def export_id(self, ref: str, description: str | None = None, **more: Any) -> str:
         """Export a reference to an item that exists."""
         return str(self._export("id", ref, description, more))
+
+    def export(
+        self,
+        type: str,  # noqa: A002 - it is the item's type
+        content: Any,  # noqa: ANN401 - as its type says
+        description: str | None = None,
+        **more: Any,
+    ) -> str:
+        """Export an item of any type, by name; a binary as base64, an ``id`` as a reference."""
+        return str(self._export(type, content, description, more))
 
     def _export(
         self,
@@ -198,13 +206,13 @@ class SyncRun(RunBase):
     def step(self, name: str, fn: Callable[..., Result], *args: Any, retry: Retry = ONCE) -> Result:
         """Do something once: its result is recorded and returned again after a crash."""
         answers: SimpleQueue[dict[str, Any]] = SimpleQueue()
-        self._channel.request("step", answers.put, name=name, retry=rule(retry))
+        self._talk.request("step", answers.put, name=name, retry=rule(retry))
         while True:
             answer = answers.get()
             if "call" not in answer:
                 value: Result = value_of(answer)
                 return value
-            self._channel.say("did", id=answer["call"], **_outcome(lambda: fn(*args)))
+            self._talk.say("did", id=answer["call"], **_outcome(lambda: fn(*args)))
 
     def sleep(self, seconds: float, name: str | None = None) -> None:
         """Sleep, through crashes and restarts."""
@@ -230,30 +238,51 @@ def _outcome(call: Callable[[], Any]) -> dict[str, Any]:
     try:
         return sound({"value": call()})
     except Exception as error:  # noqa: BLE001 - the server decides what becomes of it
-        return {"error": error_of(error)}
+        return failure(error)
+
+
+def failure(error: Exception) -> dict[str, Any]:
+    """Give what came of a step that raised: it failed, or it obeys a cancel request."""
+    return {"error": error_of(error), "cancelled": isinstance(error, RunCancelled)}
 
 
 def sound(outcome: dict[str, Any]) -> dict[str, Any]:
     """Give an outcome that can be said, or an error that says why it cannot."""
     try:
-        msgspec.json.encode(outcome)
+        size = len(msgspec.json.encode(outcome))
+        why = f"it takes {size} bytes" if size > MAX_LINE - _ENVELOPE else None
     except (TypeError, ValueError, msgspec.MsgspecError) as error:
-        return {"error": error_of(StepError(f"the result of a step cannot be recorded: {error}"))}
-    return outcome
+        why = str(error)
+    if why is None:
+        return outcome
+    return {"error": error_of(StepError(f"the result of a step cannot be recorded: {why}"))}
 
 
 def error_of(error: BaseException) -> dict[str, Any]:
-    """Give an exception as it is said."""
+    """Give an exception as it is said: whole, since only the server knows what is secret in it."""
     if isinstance(error, PluginError):
-        told = {"code": error.code, "message": error.message, "retriable": error.retriable}
-        return {**told, "details": error.details}
+        told = {"code": str(error.code), "message": _whole(str(error.message))}
+        return {**told, "retriable": bool(error.retriable), "details": _details(error.details)}
     last = traceback.extract_tb(error.__traceback__)[-1:]
     where = {"file": last[0].filename.rpartition("/")[2], "line": last[0].lineno} if last else None
-    return {
-        "code": "PLUGIN_ERROR",
-        "message": f"{type(error).__name__}: {error}"[:20_000],  # cut shorter when it was redacted
-        "details": where,
-    }
+    message = _whole(f"{type(error).__name__}: {error}")
+    return {"code": "PLUGIN_ERROR", "message": message, "details": where}
+
+
+def _whole(message: str) -> str:
+    if len(message) <= MAX_MESSAGE:
+        return message.encode("utf-8", "replace").decode("utf-8")
+    return f"its message has {len(message)} characters; at most {MAX_MESSAGE} can be said"
+
+
+def _details(details: Any) -> dict[str, Any] | None:  # noqa: ANN401 - whatever a plugin put there
+    if not isinstance(details, dict):
+        return None
+    try:
+        size = len(msgspec.json.encode(details))
+    except (TypeError, ValueError, msgspec.MsgspecError) as error:
+        return {"dropped": str(error)}
+    return details if size <= MAX_DETAILS else {"dropped": f"more than {MAX_DETAILS} bytes"}
 
 
 def _is_cancellation(error: BaseException) -> bool:
@@ -262,17 +291,16 @@ def _is_cancellation(error: BaseException) -> bool:
     return isinstance(error, RunCancelled)
 
 
-def execute(channel: Channel, entries: Mapping[str, Entry], start: dict[str, Any]) -> None:
+def execute(entries: Mapping[str, Entry], talk: Talk) -> None:
     """Execute one entry and say what came of it."""
     try:
-        entry = entries[start["entry_id"]]
-        args = entry.check(start["args"])
-        value = _call(channel, entry, start["run"], args)
+        entry = entries[talk.start["entry_id"]]
+        value = _call(entry, talk, entry.check(talk.start["args"]))
         _flush()
-        channel.say("return", value=value)
+        talk.end("return", value=value)
     except BaseException as error:  # noqa: BLE001 - whatever happens is said
         _flush()
-        channel.say("raise", error=error_of(error), cancelled=_is_cancellation(error))
+        talk.end("raise", error=error_of(error), cancelled=_is_cancellation(error))
 
 
 def _flush() -> None:
@@ -281,18 +309,20 @@ def _flush() -> None:
     sys.stderr.flush()
 
 
-def _call(channel: Channel, entry: Entry, about: Mapping[str, Any], args: Mapping[str, Any]) -> Any:  # noqa: ANN401 - what the entry returns
+def _call(entry: Entry, talk: Talk, args: Mapping[str, Any]) -> Any:  # noqa: ANN401 - what the entry returns
     handler: Any = entry.handler
     if inspect.iscoroutinefunction(handler):
         from runtime.process.kit_async import call  # noqa: PLC0415 - asyncio takes its time to import
 
-        return call(channel, handler, about, args)
-    return handler(SyncRunContext(SyncRun(channel, about)), **args)
+        return call(handler, talk, args)
+    return handler(SyncRunContext(SyncRun(talk)), **args)
 
 
 def main() -> None:
     """Serve one run after the other, until the server is gone."""
     channel = Channel(int(os.environ["PERDURE_READ_FD"]), int(os.environ["PERDURE_WRITE_FD"]))
+    handler = RunHandler()
+    handler.install()
     module, _, name = sys.argv[1].partition(":")
     sys.path.insert(0, os.getcwd())  # noqa: PTH109 - the plugin's own folder
     if code := os.environ.get("PERDURE_CODE"):
@@ -302,6 +332,5 @@ def main() -> None:
         cls = getattr(cls, part)
     entries = declared(cls).entries
     while True:
-        start = channel.starts.get()
-        execute(channel, entries, start)
-        channel.forget()
+        handler.talk = channel.talks.get()
+        execute(entries, handler.talk)

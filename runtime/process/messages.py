@@ -7,7 +7,8 @@ this module is the whole of the wire.
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+import re
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -15,6 +16,8 @@ READ_FD: Final = "PERDURE_READ_FD"
 WRITE_FD: Final = "PERDURE_WRITE_FD"
 CODE: Final = "PERDURE_CODE"  # a folder that a Python process imports its plugin from
 MAX_LINE: Final = 1 << 20  # bytes of a message
+PIECE: Final = 192 << 10  # bytes that one message carries at most, decoded
+VERSION: Final = 1  # goes up when there is more to say; what was said before means the same
 
 
 class Malformed(Exception):
@@ -80,6 +83,27 @@ class Export(_FromProcess, tag="export"):
     metadata: dict[str, Any] | None = None
 
 
+class Bytes(_FromProcess, tag="bytes"):
+    """An output of any size; answered with ``call`` (say the next piece), then the item's id."""
+
+    id: int
+    description: str | None = None
+    key: str | None = None
+    mime: str | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class Piece(_FromProcess, tag="piece"):
+    """The next bytes of an output, said when it is called for; an empty one is the end.
+
+    With an error the output is given up.
+    """
+
+    id: int
+    data: Annotated[bytes, msgspec.Meta(max_length=PIECE)] = b""  # base64
+    error: Error | None = None
+
+
 class Result(_FromProcess, tag="result"):
     """These items are the result."""
 
@@ -95,11 +119,12 @@ class Step(_FromProcess, tag="step"):
 
 
 class Did(_FromProcess, tag="did"):
-    """What came of a call of a step."""
+    """What came of a call of a step; with ``cancelled`` it obeys a request to end."""
 
     id: int
     value: Any = None
     error: Error | None = None
+    cancelled: bool = False
 
 
 class Sleep(_FromProcess, tag="sleep"):
@@ -141,10 +166,11 @@ class Raise(_FromProcess, tag="raise"):
     cancelled: bool = False
 
 
-FromProcess = (
-    Progress | Stage | Log | Export | Result | Step | Did | Sleep | Ask | Start | Return | Raise
-)
+Request = Export | Bytes | Step | Sleep | Ask | Start
+Called = Did | Piece  # what is said when it was called for
+FromProcess = Progress | Stage | Log | Result | Request | Called | Return | Raise
 
+_QUOTED: Final = re.compile(r" '.*'", re.DOTALL)  # in an error: what was said, or a part of it
 _decoder: Final[msgspec.json.Decoder[FromProcess]] = msgspec.json.Decoder(FromProcess)
 
 
@@ -153,7 +179,7 @@ def parse(line: bytes) -> FromProcess:
     try:
         return _decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Malformed(f"not a message: {error}") from error
+        raise Malformed(f"not a message: {_QUOTED.sub('', str(error))}") from None
 
 
 def to_line(message: Any) -> bytes:  # noqa: ANN401 - a message, or its parts
@@ -176,8 +202,3 @@ class Lines:
         if len(rest) > self._most or any(len(line) > self._most for line in lines):
             raise Malformed(f"a line of more than {self._most} bytes")
         return lines
-
-    @property
-    def rest(self) -> bytes:
-        """What has come of a line that is not complete."""
-        return self._rest

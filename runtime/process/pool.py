@@ -8,11 +8,12 @@ from __future__ import annotations
 import signal
 import sys
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import trio
 
-from runtime.contract import PluginError
+from runtime.contract import PluginError, RunCancelled
 from runtime.process.conversation import Conversation
 from runtime.process.worker import LAST_OUTPUT, Worker, start_worker
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from runtime.contract import RunContext
     from runtime.execution import Execution
     from runtime.plugin import Entry, Program
+    from runtime.process.output import Line
 
 WARM: Final = 2  # workers of a kind that are kept for the next run
 IDLE: Final = 60.0  # seconds for which they are kept
@@ -75,19 +77,23 @@ class Pool:
         version = execution.run.plugin_version or ""
         kind = Kind(created.plugin_id, version, created.tenant, program)
         worker = await self._worker(kind)
-        worker.on_output = lambda level, line: ctx.run.log(line.decode("utf-8", "replace"), level)
+        worker.on_output = partial(_log, execution)
         clean = False
         try:
             talk = Conversation(worker, ctx.run, execution.until_cancelled)
             value = await talk.hold(entry.id, args)
             await worker.drained()
             clean = True
-        except PluginError as error:
-            clean = error.code not in _NOT_CLEAN
+        except (PluginError, RunCancelled) as error:
+            await worker.drained()
+            clean = isinstance(error, PluginError) and error.code not in _NOT_CLEAN
             raise
         finally:
+            # What one that had a secret goes on saying, a later run would not know for one.
+            again = not entry.secrets and not execution.redactor.knows_values
             with trio.CancelScope(shield=True):
-                await self._done_with(kind, worker, clean=clean, force=execution.forced)
+                if not (clean and again and self._keep(kind, worker)):
+                    await self._let_end(kind, worker, clean=clean, force=execution.forced)
         return value
 
     async def _worker(self, kind: Kind) -> Worker:
@@ -100,22 +106,26 @@ class Pool:
             worker = await start_worker(self._env, command, program)
         except OSError as error:
             raise PluginError(
-                "PLUGIN_NOT_STARTED", f"{command[0]} cannot be started: {error.strerror}"
+                "PLUGIN_NOT_STARTED",
+                f"{command[0]} cannot be started: {error.strerror}",
+                retriable=True,
             ) from error
         if self._nursery is not None:
             self._nursery.start_soon(worker.pump)
         return worker
 
-    async def _done_with(
-        self, kind: Kind, worker: Worker, *, clean: bool, force: trio.Event
-    ) -> None:
-        """Keep a worker for the next run, or end it."""
+    def _keep(self, kind: Kind, worker: Worker) -> bool:
+        """Keep a worker for the next run, if it may execute one and there are not enough."""
         kept = self._kept.get(kind, ())
-        if clean and self._may_keep(kind) and len(kept) < self._warm:
-            worker.on_output = lambda _level, _line: None
-            self._kept.setdefault(kind, deque()).append((self._env.monotonic(), worker))
-            return
-        if clean and kind.program.home is None:  # it ends by itself
+        if not self._may_keep(kind) or len(kept) >= self._warm:
+            return False
+        worker.on_output = lambda _level, _line: None
+        self._kept.setdefault(kind, deque()).append((self._env.monotonic(), worker))
+        return True
+
+    async def _let_end(self, kind: Kind, worker: Worker, *, clean: bool, force: trio.Event) -> None:
+        """End a worker; one that ends by itself when it is done gets the time to do so."""
+        if clean and kind.program.home is None:
             with trio.move_on_after(LAST_OUTPUT):
                 await worker.wait()
         await worker.end(grace=0.0 if clean else self._grace, sooner=force)
@@ -144,6 +154,11 @@ class Pool:
                 await worker.end()
             if not kept and self._kept.get(kind) is kept:
                 del self._kept[kind]
+
+
+def _log(execution: Execution, level: str, line: Line) -> None:
+    """Make a log line of what a process has printed."""
+    execution.log(level, execution.redactor.beginning(line.text) if line.is_cut else line.text)
 
 
 _NOT_CLEAN: Final = frozenset({"PLUGIN_CRASHED", "PLUGIN_PROTOCOL_ERROR"})

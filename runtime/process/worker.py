@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from runtime.process.messages import CODE, READ_FD, WRITE_FD, Lines, Malformed, to_line
+from runtime.process.messages import CODE, READ_FD, WRITE_FD, Lines, to_line
+from runtime.process.output import Output
 from runtime.process.sandbox import GUARD_FD, MEMORY, guarded
 
 if TYPE_CHECKING:
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
 
     from eventlog.env import Env, Process
     from runtime.plugin import Program
+    from runtime.process.output import Line
 
 CHUNK: Final = 64 << 10
 LAST_OUTPUT: Final = 1.0  # seconds for what an ended process has printed to arrive
+LINGER: Final = 0.01  # seconds between two looks whether all was read
 INHERITED: Final = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV")
 
 
@@ -44,7 +47,8 @@ class Worker:
         self._lines = Lines()
         self._pending: list[bytes] = []
         self._sending = trio.Lock()
-        self.on_output: Callable[[str, bytes], None] = lambda _level, _line: None
+        self._printed = {"info": Output(), "warning": Output()}
+        self.on_output: Callable[[str, Line], None] = lambda _level, _line: None
 
     @property
     def pid(self) -> int:
@@ -72,6 +76,7 @@ class Worker:
     async def pump(self) -> None:
         """Turn what the process prints into lines, until it closes both."""
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._hang_up)
             for stream, level in (
                 (self._process.stdout, "info"),
                 (self._process.stderr, "warning"),
@@ -79,8 +84,14 @@ class Worker:
                 if stream is not None:
                     nursery.start_soon(self._pump, stream, level)
 
+    async def _hang_up(self) -> None:
+        """Hear a process that has ended to its last word; what it left behind says nothing."""
+        await self._process.wait()
+        while _unread(self._from_it):  # noqa: ASYNC110 - somebody else reads it
+            await trio.sleep(LINGER)
+        await trio.aclose_forcefully(self._from_it)
+
     async def _pump(self, stream: trio.abc.ReceiveStream, level: str) -> None:
-        lines = Lines(CHUNK)
         while True:
             try:
                 data = await stream.receive_some(CHUNK)
@@ -88,22 +99,22 @@ class Worker:
                 data = b""
             if not data:
                 break
-            try:
-                complete = lines.feed(data)
-            except Malformed:
-                complete, lines = [bytes(data)], Lines(CHUNK)  # a line that never ends is cut
-            for line in complete:
-                self.on_output(level, line)
-        if lines.rest:
-            self.on_output(level, lines.rest)
+            self._show(level, self._printed[level].feed(data))
+        self._show(level, self._printed[level].take_rest())
+
+    def _show(self, level: str, lines: list[Line]) -> None:
+        for line in lines:
+            self.on_output(level, line)
 
     async def drained(self) -> None:
-        """Wait until all that the process has printed so far has been read."""
+        """Wait until all that the process has printed so far has been read, to the last byte."""
         outputs = [stream for stream in (self._process.stdout, self._process.stderr) if stream]
         with trio.move_on_after(LAST_OUTPUT):
             while any(map(_unread, outputs)):  # noqa: ASYNC110 - the pump is elsewhere
                 await trio.sleep(0.001)
             await trio.lowlevel.checkpoint()
+        for level, printed in self._printed.items():
+            self._show(level, printed.take_rest())
 
     # Its end
 
@@ -184,10 +195,10 @@ async def start_worker(env: Env, command: Sequence[str], program: Program) -> Wo
 
 def _unread(stream: trio.abc.ReceiveStream) -> int:
     """Tell how many bytes wait in a pipe."""
-    assert isinstance(stream, trio.lowlevel.FdStream)  # noqa: S101 - a process's outputs are
+    assert isinstance(stream, trio.lowlevel.FdStream)  # noqa: S101 - all of them are
     try:
         waiting = fcntl.ioctl(stream.fileno(), termios.FIONREAD, bytes(4))
-    except OSError:
+    except (OSError, ValueError):  # it is closed
         return 0
     return int.from_bytes(waiting, sys.byteorder)
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import cbor2
-import msgspec
 
 from eventlog import cbor
 from eventlog.errors import CodecError
 from runtime.websocket.frames import BINARY, TEXT
+from runtime.wire import decode_json, encode_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,21 +59,21 @@ class Json:
         """Read what a client has sent."""
         if not isinstance(message, str):
             raise CodecError("messages of perdure.v1+json are text")
-        return decode_json(message)
+        return decode_json(message.encode())
 
     def encode(self, value: Any) -> bytes:  # noqa: ANN401 - whatever is answered
         """Write a message; bytes become base64."""
-        return msgspec.json.encode(value)
+        return encode_json(value)
 
     def prefix(self, follow_id: FollowId) -> bytes:
         """Begin an event frame."""
-        return b'{"id":%b,' % msgspec.json.encode(follow_id)
+        return b'{"id":%b,' % encode_json(follow_id)
 
     def batch(self, shown: Sequence[Shown], cursor: str | None) -> bytes:
         """Write what all followers get."""
         return b'"events":[%b],"cursor":%b}' % (
             b",".join([one.json for one in shown]),
-            msgspec.json.encode(cursor),
+            encode_json(cursor),
         )
 
 
@@ -110,16 +110,6 @@ def _array_head(count: int) -> bytes:
     if count < 24:  # noqa: PLR2004 - as RFC 8949 has it
         return bytes((0x80 | count,))
     return b"\x99" + count.to_bytes(2, "big")
-
-
-def decode_json(message: str) -> Any:  # noqa: ANN401 - any JSON value
-    """Read JSON of strangers, as narrow as our CBOR."""
-    try:
-        value = msgspec.json.decode(message)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise CodecError(f"not JSON: {error}") from error
-    cbor.check(value)
-    return value
 
 
 FORMATS: Final[dict[str, Format]] = {"perdure.v1+cbor": Cbor(), "perdure.v1+json": Json()}

@@ -193,7 +193,7 @@ class Sockets:
                 limits.conversation,
             )
             self._sessions.add(session)
-            if self._draining:  # since the handshake began
+            if self._draining:  # since it was let in
                 session.drain()
             try:
                 await session.run()

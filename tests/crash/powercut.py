@@ -132,11 +132,13 @@ class _Reader:
 
     def begin_program(self) -> None:
         """Forget the descriptors of the program before."""
+        self._opening: list[tuple[int, int, Node, int | None]] = []  # opened once this line came
         self._open: dict[int, Node] = {}
         self._offsets: dict[int, int | None] = {}  # None: always at the end
 
     def read(self, call: Call) -> Iterator[Event]:
         """Give what a call changes."""
+        self._open_what_returned_before(call.began)
         if call.failed and call.name not in _SYNCS:
             return
         if call.ended is None and call.name in _NAMING and not self._happened(call):
@@ -176,9 +178,20 @@ class _Reader:
         elif "O_TRUNC" in flags:
             self._sizes[node] = 0
             yield Truncate(node, 0)
-        if call.result is not None:
-            self._open[call.result] = node
-            self._offsets[call.result] = None if "O_APPEND" in flags else 0
+        if call.result is not None and call.ended is not None:
+            offset = None if "O_APPEND" in flags else 0
+            self._opening.append((call.ended, call.result, node, offset))
+
+    def _open_what_returned_before(self, began: int) -> None:
+        """Let descriptors mean what they mean to a call that begins at this line.
+
+        One that another thread is just opening may still be, under that number, an older file.
+        """
+        for opening in sorted(self._opening, key=lambda opening: opening[0]):
+            ended, fd, node, offset = opening
+            if ended < began:
+                self._open[fd], self._offsets[fd] = node, offset
+                self._opening.remove(opening)
 
     def _written(self, call: Call) -> Iterator[Event]:
         fd, path = call.descriptor

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Final
@@ -19,7 +20,9 @@ import trio
 
 from eventlog import RealEnv, SqliteStore, open_log
 from perdure import SyncRunContext, entry, plugin
+from runtime.blobs import BlobStore
 from runtime.directory import Directory
+from runtime.file_depot import FileDepot
 from runtime.limits import HostLimits
 from runtime.node import Node, open_node
 from runtime.plugin import declared
@@ -30,6 +33,13 @@ from tests.crash.writing_child import end_with_standard_input
 
 IN_FLIGHT: Final = 3
 MARK: Final = "perdure-test-grandchild"
+
+
+def pieces(line: str) -> Iterator[bytes]:
+    """Give bytes that no other run has, in several pieces, and take a while."""
+    for _ in range(10):
+        yield line.encode() * 1000
+        time.sleep(0.005)
 
 
 @plugin("crash")
@@ -44,6 +54,7 @@ class Crashing:
         subprocess.Popen(nap, start_new_session=True)
         for number in range(3):
             ctx.run.step(f"step-{number}", time.sleep, 0.05)
+            ctx.run.export_bytes(pieces(f"{ctx.run.id} {number}\n"))
         return "done"
 
 
@@ -70,6 +81,7 @@ async def serve(directory: Path, *, finish: bool) -> None:
                 {"crash": declared(Crashing)},
                 runs,
                 limits=HostLimits(runs=IN_FLIGHT, cancel_grace=0.2),
+                blobs=BlobStore(env, FileDepot(directory)),
             ) as node,
             trio.open_nursery() as nursery,
         ):

@@ -141,6 +141,30 @@ def test_a_sync_covers_only_what_had_returned_before_it_began(tmp_path: Path) ->
     assert contents == {b"", b"A"}
 
 
+def test_a_descriptor_means_what_it_meant_when_the_call_began(tmp_path: Path) -> None:
+    """A thread that waits to open a file may get the number that another has yet to sync."""
+    directory = tmp_path / "directory"
+    directory.mkdir()
+    recording = Recording(directory, tmp_path / "witness")
+    names = {name: _quoted(directory / name) for name in ("a", "b")}
+    old, new = (f'AT_FDCWD</>, "{name}", O_RDWR|O_CREAT, 0600' for name in names.values())
+    recording.take_in(
+        [
+            Call("openat", old, 7, 1, 1),
+            Call("write", f'7<{directory}/a>, "\\x41"', 1, 2, 2),
+            Call("openat", new, 7, 3, 6),  # begins while the other file is open
+            Call("fsync", f"7<{directory}/a>", 0, 4, 5),
+            Call("openat", f'AT_FDCWD</>, "{_quoted(directory)}", O_RDONLY', 8, 7, 7),
+            Call("fsync", f"8<{directory}>", 0, 8, 8),
+            Call("write", f'7<{directory}/b>, "\\x42"', 1, 9, 9),
+        ]
+    )
+    last = len(recording.moments)
+    found = [cut.files for cut in recording.cuts(50, seed=1, first=last)]
+    assert {files[PurePath("a")] for files in found} == {b"A"}
+    assert {files[PurePath("b")] for files in found} == {b"", b"B"}
+
+
 @pytest.mark.parametrize("happened", [False, True])
 def test_what_a_program_died_in_has_happened_or_not(tmp_path: Path, happened: bool) -> None:
     """The next program finds a directory or makes it, and its sync settles the matter."""

@@ -7,11 +7,13 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
-from actors.run.events import RunEnded
+from actors.run.events import ExportAppended, RunEnded
+from runtime.blob import blob_at
 from tests.crash.child import Child
 from tests.crash.process_child import MARK
 from tests.crash.soundness import LOG_NAME
@@ -53,10 +55,23 @@ def all_gone(within: float) -> list[int]:
     return []
 
 
+def is_whole(directory: Path, url: str | None, run_id: str) -> bool:
+    """Whether a blob is on disk as an entry of this run gave it."""
+    blob = blob_at(url or "")
+    assert blob is not None
+    digest = blob.sha256
+    data = Path(directory, "scopes", run_id, "sha256", digest[:2], digest[2:4] + digest[4:])
+    content = data.read_bytes()
+    return sha256(content).hexdigest() == digest and content.startswith(run_id.encode())
+
+
 @pytest.mark.parametrize("victim", ["server", "worker", "grandchild"])
 @pytest.mark.parametrize("rounds", [pytest.param(10), pytest.param(100, marks=pytest.mark.soak)])
 def test_nothing_is_left_and_every_run_ends(tmp_path: Path, victim: str, rounds: int) -> None:
-    """Whoever is killed: no orphan, no run without an end (R33, R111)."""
+    """Whoever is killed: no orphan, no run without an end (R33, R111).
+
+    What was exported is there, every byte of it; of what was not, no draft is left.
+    """
     seed = random.SystemRandom().randrange(1 << 32)
     rng = random.Random(seed)
     runs: set[str] = set()
@@ -77,7 +92,13 @@ def test_nothing_is_left_and_every_run_ends(tmp_path: Path, victim: str, rounds:
     assert runs <= found.keys()
     succeeded = [events for events in found.values() if events[-1].error is None]
     assert len(succeeded) > rounds / 2, f"seed {seed}: most runs never got anywhere"
+    assert list((tmp_path / "scopes" / ".drafts").iterdir()) == [], f"seed {seed}"
     for run_id, events in found.items():
+        exported = [event for event in events if isinstance(event, ExportAppended)]
+        blobs = [event.binary_url for event in exported if event.type == "binary_url"]
+        assert all(is_whole(tmp_path, url, run_id) for url in blobs), f"seed {seed}: {run_id}"
+        assert len(set(blobs)) == len(blobs), f"seed {seed}: {run_id}"
+        assert events[-1].error is not None or len(blobs) == 3, f"seed {seed}: {run_id}"
         ends = [event for event in events if isinstance(event, RunEnded)]
         assert len(ends) == 1, f"seed {seed}: {run_id}"
         error = ends[0].error

@@ -93,3 +93,27 @@ async def test_a_reset_wakes_an_app_that_waits() -> None:
         await client.reset()
         with trio.fail_after(5):
             await ended.wait()
+
+
+async def test_a_write_that_an_app_gives_up_breaks_the_connection() -> None:
+    """Nobody knows how much of it was sent, so nothing may follow it."""
+    ended = trio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send(start())
+        with trio.move_on_after(0.2) as scope_of_write:
+            while True:
+                await send(body(bytes(1 << 20), more=True))
+        assert scope_of_write.cancelled_caught
+        with pytest.raises(Disconnected):
+            await send(body(b"more"))
+        ended.set()
+
+    async with serving(app) as world:
+        client = await world.connect()
+        await client.send(request())
+        with trio.fail_after(5):
+            await ended.wait()
+        with pytest.raises(trio.BrokenResourceError):
+            await client.rest()
+    assert world.port.counters.crashes == 0

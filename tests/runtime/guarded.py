@@ -91,4 +91,4 @@ def created(store: MemoryStore) -> list[RunCreated]:
 
 def held(s: Service) -> Any:
     """Let no run begin for a while."""
-    return mock.patch.multiple(s.node.host, _draining=True)
+    return mock.patch.object(s.node.host, "_start_ready", return_value=None)

@@ -12,9 +12,11 @@ import pytest
 from actors.run.views import RunDelta, RunRecord
 from eventlog import MemoryStore, RealEnv, open_log
 from runtime.answers import ExportPage, RunAnswer, RunPage
-from runtime.blobs import BlobStore
+from runtime.blobs import BlobLimits, BlobStore
+from runtime.bulk import RATE
 from runtime.channels import Following
-from runtime.creation import CLAIM_WINDOW
+from runtime.claims import CLAIM_WINDOW
+from runtime.depot import Depot
 from runtime.directory import Directory
 from runtime.errors import OperationError
 from runtime.limits import HostLimits
@@ -34,6 +36,7 @@ from runtime.requests import (
 from runtime.seals import Seals
 from runtime.secret_source import SecretSource
 from runtime.secrets import Secrets
+from runtime.settings import TriggerMode
 from runtime.vault import Vault
 from tests.eventlog.conftest import SteadyEnv
 from tests.runtime.world import Example, World
@@ -144,6 +147,8 @@ async def service(
     blobs: BlobStore | None = None,
     seals: Seals | None = None,
     source: SecretSource | None = None,
+    bulk_rate: float = RATE,
+    trigger: TriggerMode = "runs",
     **limits: Any,
 ) -> AsyncIterator[Service]:
     """Run a node in memory; leaving the block ends it as a crash would."""
@@ -162,19 +167,38 @@ async def service(
                 claim_window=claim_window,
                 blobs=blobs,
                 secrets=secrets,
+                bulk_rate=bulk_rate,
+                trigger=trigger,
             ) as node,
         ):
             yield Service(node, store)
 
 
 @asynccontextmanager
-async def real_service(plugins: Mapping[str, Plugin], **limits: Any) -> AsyncIterator[Service]:
+async def real_service(
+    plugins: Mapping[str, Plugin],
+    store: MemoryStore | None = None,
+    depot: Depot | None = None,
+    blob_limits: BlobLimits | None = None,
+    seals: Seals | None = None,
+    source: SecretSource | None = None,
+    trigger: TriggerMode = "runs",
+    **limits: Any,
+) -> AsyncIterator[Service]:
     """Run a node in the real world, on a log in memory."""
-    store = MemoryStore()
+    store, env = store or MemoryStore(), RealEnv()
     with closing(Directory(":memory:")) as directory:
         async with (
-            open_log(RealEnv(), store) as log,
-            open_node(log, plugins, directory, limits=HostLimits(**limits)) as node,
+            open_log(env, store) as log,
+            open_node(
+                log,
+                plugins,
+                directory,
+                limits=HostLimits(**limits),
+                blobs=BlobStore(env, depot, limits=blob_limits),
+                secrets=Secrets(env, vault=Vault(env, seals), source=source),
+                trigger=trigger,
+            ) as node,
         ):
             yield Service(node, store)
 

@@ -10,6 +10,7 @@ import pytest
 
 from runtime import loading
 from runtime.loading import Loaded, load_plugins
+from runtime.manifest import read_manifest
 from runtime.settings import Settings
 
 GOOD = """
@@ -113,6 +114,19 @@ def test_an_id_belongs_to_one_plugin(modules: Path) -> None:
     loaded = load_plugins(Settings(demo=False, modules=["first", "second"]))
     assert list(loaded.plugins) == ["mine"]
     assert "taken by module first" in str(loaded.problems[0])
+
+
+def test_the_bounds_of_an_integer_are_integers(tmp_path: Path) -> None:
+    """However they are written, and also when one is zero."""
+    (tmp_path / "plugin.toml").write_text(
+        'id = "bounded"\nversion = "1"\n[entries.go]\ncommand = ["true"]\n[entries.go.args]\n'
+        'n = { type = "integer", default = 3, minimum = 0, maximum = 7.5 }\n'
+    )
+    entry = read_manifest(tmp_path).entries["go"]
+    assert (entry.check({"n": 0}), entry.check({"n": 7})) == ({"n": 0}, {"n": 7})
+    for wrong in (-1, 8):
+        with pytest.raises(ValueError, match="n"):
+            entry.check({"n": wrong})
 
 
 def test_folders_may_have_modules_of_the_same_name(plugins_on_disk: Path) -> None:

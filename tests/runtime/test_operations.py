@@ -37,14 +37,17 @@ def test_the_table_has_every_operation() -> None:
         "blobs.read",
         "log.follow",
         "plugins.list",
+        "plugins.trigger",
         "runs.answer",
         "runs.cancel",
+        "runs.cancel_many",
         "runs.create",
         "runs.export",
         "runs.get",
         "runs.list",
         "runs.logs",
         "runs.retry",
+        "runs.retry_many",
     ]
     for row in OPERATIONS.values():
         assert row.summary.endswith(".")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+from base64 import b64decode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from actors.run.views import RunRecord
 from runtime.manifest import read_manifest
 from runtime.plugin import Plugin
 from runtime.principal import LOCAL
-from runtime.requests import AnswerRun, CancelRun, CreateRun, ExportRun
+from runtime.requests import AnswerRun, CancelRun, CreateRun, ExportRun, ReadBlob
 from tests.repository.tree import ROOT
 from tests.runtime.service import Service, real_service
 
@@ -108,6 +110,27 @@ async def test_reports_lines_and_exports_arrive(language: str) -> None:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("size", [0, 65_536, 65_537, 1_000_000])
+async def test_bytes_of_any_size_arrive(language: str, size: int) -> None:
+    """A few in the item itself, more as a blob, byte for byte (R115, R116)."""
+    async with example(language) as s:
+        end = await run(s, "file", size=size)
+        assert end["status"] == "succeeded", end["error"]
+        (item,) = (await s.export(LOCAL, ExportRun(run_id=end["run_id"])))["items"]
+        assert end["result_refs"] == [{"export_item_id": item["export_item_id"]}]
+        assert (item["description"], item["mime"]) == ("a file", "text/plain")
+        data = (b"0123456789abcde\n" * (size // 16 + 1))[:size]
+        if size <= 65_536:
+            assert (item["type"], b64decode(item["binary"])) == ("binary", data)
+            return
+        digest = sha256(data).hexdigest()
+        assert item["binary_url"] == f"perdure:blob/{end['run_id']}/{digest}"
+        assert item["metadata"] == {"size": size, "sha256": digest}
+        read = await s.call("blobs.read", ReadBlob(run_id=end["run_id"], sha256=digest))
+        assert read["data"] == data
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
 async def test_steps_are_durable_and_tried_again(language: str) -> None:
     """Retries are the server's; the process only does what it is told."""
     async with example(language) as s:
@@ -164,6 +187,7 @@ def test_examples_are_plugins() -> None:
     for plugin in plugins:
         assert sorted(plugin.entries) == [
             "fail",
+            "file",
             "flaky",
             "greet",
             "question",

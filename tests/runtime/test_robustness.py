@@ -15,6 +15,7 @@ from actors.run.events import LogBatch, RunCreated
 from eventlog import Append, MemoryStore
 from eventlog.store import Bounds
 from runtime.contract import FailedStep, PluginError, RunContext, StepError
+from runtime.first_write import first_write
 from runtime.principal import LOCAL
 from runtime.requests import AnswerRun, CancelRun, ListRuns
 from runtime.streams import stream_of
@@ -341,6 +342,6 @@ async def test_a_timeout_has_its_bounds(autojump_clock: MockClock) -> None:
             at=0,
             timeout=1e300,
         )
-        await s.node.host.log.append(Append([s.node.host.creation(created)]))
+        await s.node.host.log.append(Append([first_write(s.node.host.env, created)]))
         s.node.host.dispatch("x", "test")
         assert (await s.finished("x"))["deadline"] is not None

@@ -14,6 +14,7 @@ from eventlog import Append, MemoryStore, open_log
 from eventlog.store import Bounds
 from runtime.contract import PluginError, Retry, RunCancelled, RunContext
 from runtime.directory import Listed
+from runtime.first_write import first_write
 from runtime.host import Host
 from runtime.limits import HostLimits
 from runtime.plugin import declared, entry, plugin
@@ -189,7 +190,7 @@ class World:
             timeout=limit or (known.timeout if known else None),
             at=env.now(),
         )
-        await self.host.log.append(Append([self.host.creation(created)]), new_work=True)
+        await self.host.log.append(Append([first_write(self.host.env, created)]), new_work=True)
         self.host.dispatch(run_id, "test")
         return run_id
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 import trio
 from trio.testing import MockClock
@@ -204,6 +206,27 @@ async def test_many_followers_see_the_same(real: bool) -> None:
                     await s.start("greet")
         assert all(events == seen[0] for events in seen.values())
         assert len(set(seen[0])) == len(seen[0]) == 90
+
+
+@both
+async def test_reports_are_thinned_and_results_never(
+    format_: str, autojump_clock: MockClock
+) -> None:
+    """By run, the last progress comes and every status and export does (R42, R56, R112)."""
+    async with service() as s, serving(s) as server, server.connect(format_) as client:
+        noisy = (await s.start("spam", args={"n": 2000}))["run_id"]
+        await s.start("spam", args={"n": 2000})
+        await client.send({"id": 1, "follow": {"channel": "run", "run_id": noisy}})
+        messages = await client.until("end")
+        shown = [event for message in messages for event in message.get("events", ())]
+        changes = [event["run"] for event in shown if "run" in event]
+        assert {change["run_id"] for change in changes} == {noisy}
+        statuses = [change["status"] for change in changes if "message" not in change]
+        assert statuses == ["queued", "running", "succeeded"]
+        reports = [change for change in changes if "message" in change]
+        times = [change["updated_at"] for change in reports]
+        assert all(later - earlier > 0.09 for earlier, later in pairwise(times[:-1]))
+        assert reports[-1]["message"] == "1999"
 
 
 async def test_followers_are_told_when_the_server_drains(autojump_clock: MockClock) -> None:

@@ -10,6 +10,7 @@ from tools.bench.eventlog_followers import LIVE_LAG, STALLED
 from tools.bench.eventlog_place import CURSOR, INSTANT
 from tools.bench.eventlog_replay import REPLAY
 from tools.bench.eventlog_scope import SCOPE_BUSY, SCOPE_SMALL
+from tools.bench.http import HTTP
 from tools.bench.processes import PROCESS_CANCEL, PROCESS_MESSAGES, PROCESS_START
 from tools.bench.recovery import RECOVERY
 from tools.bench.runs import RUNS_MANY, RUNS_ONE, RUNS_VERY_MANY
@@ -40,6 +41,7 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
     BLOB_WRITE,
     BLOB_READ,
     BLOB_EXPORT,
+    HTTP,
     *WS_RUNS,
     WS_LAG,
     WS_REPLAY,

@@ -1,0 +1,32 @@
+"""The write that brings a run into being."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actors.run.core import RUN
+from actors.run.events import RUN_EVENTS
+from eventlog.append import StreamWrite
+from eventlog.record import encoded_metadata
+from runtime.streams import stream_of
+
+if TYPE_CHECKING:
+    from actors.run.events import RunCreated
+    from eventlog.env import Env
+
+
+def first_write(env: Env, created: RunCreated) -> StreamWrite:
+    """Give it; whoever creates a run appends it, with whatever else belongs to that."""
+    stream = stream_of(created.run_id)
+    event = RUN_EVENTS.encode(
+        created,
+        event_id=env.new_id().bytes,
+        event_time=created.at,
+        metadata=encoded_metadata(
+            f"{created.tenant}/{created.principal}",
+            created.trace_id,
+            tuple(RUN.describe(None, RUN.evolve(None, created)).items()),
+        ),
+    )
+    scope = f"session/{created.session_id}" if created.session_id else stream
+    return StreamWrite(stream, 0, [event], scope)

@@ -1,0 +1,165 @@
+"""What is served here, as data: the version, and every limit that a client may want to know.
+
+All of it is read from the objects that are in force.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Final, TypedDict, get_args
+
+from actors.run.outbox import PROGRESS_ITEMS, WINDOW
+from actors.run.output import EXPORT_FIELDS
+from eventlog.append import MAX_RECORD_BYTES
+from eventlog.cbor import MAX_DEPTH
+from eventlog.follow import FollowLimits
+from runtime.answers import CHANNELS
+from runtime.errors import ERRORS
+from runtime.http.arguments import query_args
+from runtime.http.event_stream import EVENT_STREAM
+from runtime.http.reply import json_reply
+from runtime.http.row import Row
+from runtime.operations import COMMON_ERRORS
+from runtime.requests import Limit, RunStatus
+from runtime.uploads import MAX_UPLOADS
+from runtime.websocket import SocketLimits
+from runtime.websocket.formats import FORMATS
+from runtime.wire import JSON
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.types import ASGIApp
+
+    from runtime.http.reply import Reply
+    from runtime.http.row import Handler, Surface
+
+NAME: Final = "perdure"
+_NANOSECONDS: Final = 1_000_000_000
+
+
+class Version(TypedDict):
+    """What answers here."""
+
+    name: str
+    version: str
+
+
+class ErrorMeaning(TypedDict):
+    """What a code means."""
+
+    status: int
+    retriable: bool
+    meaning: str
+    remedy: str
+
+
+class Capabilities(TypedDict):
+    """What can be done here, and how much of it. Bytes are bytes, times are seconds."""
+
+    version: str
+    limits: dict[str, int | float | None]
+    rates: dict[str, float]  # seconds between two of the same run, at least
+    windows: dict[str, float]
+    channels: dict[str, list[str]]  # the fields of their events
+    formats: list[str]  # media types, and subprotocols of WebSocket
+    websocket: dict[str, int | float]  # what one connection may take
+    statuses: list[str]
+    export_types: list[str]
+    operations: list[str]
+    errors: dict[str, ErrorMeaning]
+    trigger: str
+
+
+def release() -> Version:
+    """Say what this is."""
+    return {"name": NAME, "version": version(NAME)}
+
+
+def capabilities(surface: Surface) -> Capabilities:
+    """Say what can be done here."""
+    node, settings = surface.node, surface.settings
+    host, blobs = node.host.limits, node.host.blobs.limits
+    (page,) = get_args(Limit)[1:]
+    sockets = SocketLimits()
+    return {
+        "version": release()["version"],
+        "limits": {
+            "runs": host.runs,
+            "timeout": host.timeout,
+            "body_bytes": settings.body_limit,
+            "record_bytes": MAX_RECORD_BYTES,
+            "depth": MAX_DEPTH,
+            "page": page.le,
+            "inline_bytes": host.inline_limit,
+            "blob_bytes": blobs.quota,
+            "scope_blob_bytes": blobs.scope_quota,
+            "uploads": MAX_UPLOADS,
+        },
+        "rates": {
+            "progress": WINDOW / _NANOSECONDS,
+            "progress_items": PROGRESS_ITEMS / _NANOSECONDS,
+        },
+        "windows": {
+            "idempotency": node.runs.claim_window / _NANOSECONDS,
+            "sync_wait": host.sync_wait,
+            "cancel_grace": host.cancel_grace,
+            "upload": node.blobs.upload_life / _NANOSECONDS,
+            "blob_grace": blobs.grace,
+            "heartbeat": FollowLimits().heartbeat,
+        },
+        "channels": {name: list(event.__annotations__) for name, event in CHANNELS.items()},
+        "formats": [JSON, EVENT_STREAM, *FORMATS],
+        "websocket": {
+            "message_bytes": sockets.wire.frames.message_bytes,
+            "fragments": sockets.wire.frames.fragments,
+            "frames_a_second": sockets.wire.frames.rate,
+            "calls": sockets.conversation.calls,
+            "call_bytes": sockets.conversation.call_bytes,
+            "follows": sockets.conversation.follows,
+        },
+        "statuses": list(get_args(RunStatus)),
+        "export_types": list(EXPORT_FIELDS),
+        "operations": [operation.name for operation in node.operations],
+        "errors": {
+            code: {
+                "status": kind.status,
+                "retriable": kind.retriable,
+                "meaning": kind.meaning,
+                "remedy": kind.remedy,
+            }
+            for code, kind in ERRORS.items()
+        },
+        "trigger": settings.trigger,
+    }
+
+
+def always(reply: Reply) -> Handler:
+    """Answer everybody the same."""
+
+    async def answer(request: Request) -> ASGIApp:
+        query_args(request.scope["query_string"], {})
+        return reply
+
+    return answer
+
+
+VERSION: Final = Row(
+    method="GET",
+    path="/version",
+    name="http.version",
+    summary="Say which release answers here.",
+    make=lambda surface: always(json_reply(release())),  # noqa: ARG005 - it is the same everywhere
+    tag="about",
+    response=Version,
+    errors=COMMON_ERRORS,
+)
+CAPABILITIES: Final = Row(
+    method="GET",
+    path="/capabilities",
+    name="http.capabilities",
+    summary="Say what can be done here: limits, rates, windows, channels, formats, errors.",
+    make=lambda surface: always(json_reply(capabilities(surface))),
+    tag="about",
+    response=Capabilities,
+    errors=COMMON_ERRORS,
+)

@@ -1,0 +1,69 @@
+"""The application: every row of the table behind one door.
+
+app = create_app(node, settings)                         # the Run protocol
+app = create_app(node, settings, [*ROWS, *events.ROWS])  # and what other modules add
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.routing import Route
+
+from runtime.http.describing import DESCRIBING
+from runtime.http.door import Door
+from runtime.http.reply import empty_reply
+from runtime.http.row import Surface
+from runtime.http.table import ROWS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from starlette.types import Receive, Scope, Send
+
+    from runtime.http.row import Handler, Row
+    from runtime.node import Node
+    from runtime.settings import Settings
+
+
+def create_app(node: Node, settings: Settings, rows: Iterable[Row] = ROWS) -> Starlette:
+    """Serve a node. Rows whose operation the node does not offer are left out."""
+    served = [
+        row for row in (*rows, *DESCRIBING) if row.needs is None or row.needs in node.operations
+    ]
+    surface = Surface(node=node, settings=settings, rows=served)
+    app = Starlette(routes=_routes(surface, served))
+    app.router.redirect_slashes = False
+    app.middleware_stack = Door(app.router, settings.origins)
+    return app
+
+
+def _routes(surface: Surface, rows: Sequence[Row]) -> list[Route]:
+    handlers: dict[str, dict[str, Handler]] = {}
+    for row in rows:
+        handlers.setdefault(row.path, {})[row.method] = row.make(surface)
+    return [Route(path, _Resource(methods)) for path, methods in handlers.items()]
+
+
+class _Resource:
+    """What is at one address, by method."""
+
+    def __init__(self, handlers: Mapping[str, Handler]) -> None:
+        self._handlers = dict(handlers)
+        if "GET" in handlers:
+            self._handlers.setdefault("HEAD", handlers["GET"])
+        self._allowed = ", ".join(sorted({*self._handlers, "OPTIONS"}))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        handler = self._handlers.get(scope["method"])
+        if handler is not None:
+            answer = await handler(Request(scope, receive))
+            await answer(scope, receive, send)
+        elif scope["method"] == "OPTIONS":
+            allowed = (b"allow", self._allowed.encode())
+            await empty_reply(204, allowed)(scope, receive, send)
+        else:
+            raise HTTPException(405, headers={"Allow": self._allowed})

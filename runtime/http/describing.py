@@ -1,0 +1,63 @@
+"""The rows that describe all rows: the OpenAPI document, and the page made from it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from runtime.http.about import always, release
+from runtime.http.openapi import document
+from runtime.http.page import HTML, page, policy
+from runtime.http.reply import json_reply, text_reply
+from runtime.http.row import Row
+from runtime.operations import COMMON_ERRORS
+from runtime.websocket import asyncapi
+
+if TYPE_CHECKING:
+    from runtime.http.row import Handler, Surface
+
+
+def _openapi(surface: Surface) -> Handler:
+    return always(json_reply(document(surface.rows, release()["version"])))
+
+
+def _asyncapi(surface: Surface) -> Handler:
+    return always(json_reply(asyncapi.document(surface.node.operations, release()["version"])))
+
+
+def _docs(surface: Surface) -> Handler:
+    text = page(document(surface.rows, release()["version"]))
+    return always(text_reply(text, HTML, (b"content-security-policy", policy().encode())))
+
+
+DESCRIBING: Final = (
+    Row(
+        method="GET",
+        path="/openapi.json",
+        name="http.openapi",
+        summary="Describe this API for programs (OpenAPI 3.1).",
+        make=_openapi,
+        tag="about",
+        response=dict[str, Any],
+        errors=COMMON_ERRORS,
+    ),
+    Row(
+        method="GET",
+        path="/asyncapi.json",
+        name="http.asyncapi",
+        summary="Describe what is said over WebSocket at /ws, for programs (AsyncAPI 3).",
+        make=_asyncapi,
+        tag="about",
+        response=dict[str, Any],
+        errors=COMMON_ERRORS,
+    ),
+    Row(
+        method="GET",
+        path="/docs",
+        name="http.docs",
+        summary="Describe this API for people.",
+        make=_docs,
+        tag="about",
+        gives=HTML,
+        errors=COMMON_ERRORS,
+    ),
+)

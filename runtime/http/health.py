@@ -1,0 +1,119 @@
+"""Whether a server is alive, whether it is ready, and what it counts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol, TypedDict
+
+from eventlog.errors import LogClosed
+from runtime.http.arguments import query_args
+from runtime.http.reply import Reply, json_reply
+from runtime.http.row import Row
+from runtime.operations import COMMON_ERRORS
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.types import ASGIApp
+
+    from runtime.http.row import Handler, Surface
+    from runtime.node import Node
+
+METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+_UNAVAILABLE: Final = 503
+
+
+class Health(TypedDict):
+    """That the process answers."""
+
+    status: str
+
+
+class Readiness(TypedDict):
+    """Whether work can be done here; if not, why."""
+
+    ready: bool
+    why: str | None
+
+
+class Shown(Protocol):
+    """What gives figures as text."""
+
+    async def shown(self) -> bytes:
+        """Give all figures."""
+
+
+def readiness(node: Node) -> Readiness:
+    """Say whether a node takes work."""
+    try:
+        node.host.log.raise_if_closed()
+    except LogClosed:
+        return {"ready": False, "why": "the log is closed"}
+    if node.host.closing:
+        return {"ready": False, "why": "going down: no new work is taken"}
+    return {"ready": True, "why": None}
+
+
+def readiness_reply(ready: Readiness) -> Reply:
+    """Answer with what a node says of itself."""
+    return json_reply(ready, 200 if ready["ready"] else _UNAVAILABLE)
+
+
+def _alive(_: Surface) -> Handler:
+    async def alive(request: Request) -> ASGIApp:
+        query_args(request.scope["query_string"], {})
+        return json_reply({"status": "ok"})
+
+    return alive
+
+
+def _ready(surface: Surface) -> Handler:
+    async def ready(request: Request) -> ASGIApp:
+        query_args(request.scope["query_string"], {})
+        return readiness_reply(readiness(surface.node))
+
+    return ready
+
+
+HEALTHZ: Final = Row(
+    method="GET",
+    path="/healthz",
+    name="http.healthz",
+    summary="Say that the process is alive.",
+    make=_alive,
+    tag="about",
+    response=Health,
+    errors=COMMON_ERRORS,
+    answer={"status": "ok"},
+)
+READYZ: Final = Row(
+    method="GET",
+    path="/readyz",
+    name="http.readyz",
+    summary="Say whether work can be done here: the log is open, and the server is not going down.",
+    make=_ready,
+    tag="about",
+    response=Readiness,
+    statuses={200: "Ready.", 503: "Not ready, and why."},
+    errors=tuple(code for code in COMMON_ERRORS if code not in {"OVERLOADED", "UNAVAILABLE"}),
+    answer={"ready": True, "why": None},
+)
+ROWS: Final = (HEALTHZ, READYZ)
+
+
+def metrics_row(metrics: Shown) -> Row:
+    """Give the row that shows figures."""
+
+    async def scrape(request: Request) -> ASGIApp:
+        query_args(request.scope["query_string"], {})
+        kind = (b"content-type", METRICS_TYPE.encode())
+        return Reply(200, await metrics.shown(), (kind, (b"cache-control", b"no-store")))
+
+    return Row(
+        method="GET",
+        path="/metrics",
+        name="http.metrics",
+        summary="Show what is counted here, for Prometheus.",
+        make=lambda _: scrape,
+        tag="about",
+        errors=COMMON_ERRORS,
+        gives="text/plain",
+    )

@@ -1,0 +1,113 @@
+"""The process side of the wire: two pipes to the server, and what is said about one run.
+
+A process executes one run after the other. Each has a talk of its own: what it asked for is
+answered there, it hears of its own cancel request, and once it has said how it ended nobody can
+speak of it any more, nor of the run that comes after it. It imports little: see the kit.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from itertools import count
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from runtime.contract import PluginError, RunCancelled
+from runtime.process.messages import MAX_LINE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    Heard = Callable[[dict[str, Any]], None]
+
+
+class Channel:
+    """The two pipes to the server."""
+
+    def __init__(self, read_fd: int, write_fd: int) -> None:
+        """Read in a thread of its own: a busy entry hears of a cancel request all the same."""
+        self._from_server = os.fdopen(read_fd, "rb")
+        self._to_server = os.fdopen(write_fd, "wb", buffering=0)
+        self._talk: Talk | None = None
+        self.writing = threading.Lock()
+        self.numbers = count(1)  # of requests; never the same for two runs
+        self.talks: SimpleQueue[Talk] = SimpleQueue()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def write(self, line: bytes) -> None:
+        """Write a line; whoever does so holds ``writing``."""
+        while line:  # a signal can cut a write short
+            line = line[self._to_server.write(line) or 0 :]
+
+    def _listen(self) -> None:
+        for line in self._from_server:
+            message = msgspec.json.decode(line)
+            if message.get("do") == "start":
+                self._talk = Talk(self, message)
+                self.talks.put(self._talk)
+            elif self._talk is not None:
+                self._talk.hear(message)
+        os._exit(0)  # the server is gone, or has no use for us any more
+
+
+class Talk:
+    """What is said about one run."""
+
+    def __init__(self, channel: Channel, start: Mapping[str, Any]) -> None:
+        """Begin with what the server said first."""
+        self.start = start
+        self.about: Mapping[str, Any] = start["run"]
+        self.cancel_reason: str | None = None
+        self.cancelled = threading.Event()
+        self._channel = channel
+        self._waiting: dict[int, Heard] = {}
+        self._is_over = False
+
+    def say(self, say: str, **parts: Any) -> None:
+        """Say something that is not answered."""
+        self._write(say, parts, last=False)
+
+    def request(self, say: str, heard: Heard, **parts: Any) -> None:
+        """Say something; ``heard`` is called with each answer, in the listening thread."""
+        number = next(self._channel.numbers)
+        self._waiting[number] = heard
+        try:
+            self.say(say, id=number, **parts)
+        except BaseException:
+            self._waiting.pop(number, None)
+            raise
+
+    def end(self, say: str, **parts: Any) -> None:
+        """Say how the run has ended. Whoever still waits for an answer hears that it is over."""
+        self._write(say, parts, last=True)
+        for number in list(self._waiting):
+            over = {"re": number, "error": {"message": "the run has ended"}, "cancelled": True}
+            self.hear(over)
+
+    def _write(self, say: str, parts: Mapping[str, Any], *, last: bool) -> None:
+        line = msgspec.json.encode({"say": say, **parts}) + b"\n"
+        if len(line) > MAX_LINE:
+            raise PluginError(
+                "PAYLOAD_TOO_LARGE", f"this takes {len(line)} bytes; {MAX_LINE} can be said at once"
+            )
+        with self._channel.writing:
+            if self._is_over:
+                raise RunCancelled("the run has ended")
+            self._is_over = last
+            self._channel.write(line)
+
+    def hear(self, message: dict[str, Any]) -> None:
+        """Take what the server says. An answer that nobody waits for any more is no news."""
+        if message.get("do") == "cancel":
+            if message.get("run_id") == self.about["id"]:
+                self.cancel_reason = message.get("reason")
+                self.cancelled.set()
+            return
+        is_call = "call" in message
+        number = message["call" if is_call else "re"]
+        heard = self._waiting.get(number) if is_call else self._waiting.pop(number, None)
+        if heard is not None:
+            heard(message)

@@ -1,0 +1,33 @@
+"""The page on the WebSocket protocol against the code."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from runtime.answers import CHANNELS
+from runtime.websocket import SocketLimits
+from runtime.websocket.conversation import EndReason
+from runtime.websocket.formats import FORMATS
+from runtime.websocket.session import GONE_AFTER, PING_AFTER, SERVICE_RESTART
+from tests.repository.tree import ROOT
+
+PAGE = " ".join((ROOT / "docs" / "websocket.md").read_text("utf-8").split())
+
+
+def test_the_limits_are_those_of_the_code() -> None:
+    """Each number is the number in force."""
+    limits = SocketLimits()
+    frames, open_ = limits.wire.frames, limits.conversation
+    assert f"{frames.message_bytes >> 20} MiB and {frames.fragments} fragments" in PAGE
+    assert f"faster than {frames.rate:,.0f} a second" in PAGE
+    assert f"Ping after {PING_AFTER:.0f} s and is gone after {GONE_AFTER:.0f} s" in PAGE
+    assert f"what it is sent for {limits.wire.send:.0f} s" in PAGE
+    assert f"{open_.calls:,} may be open, of {open_.call_bytes >> 20} MiB" in PAGE
+    assert f"{open_.follows} follows may be open" in PAGE
+    assert f"| {SERVICE_RESTART} |" in PAGE
+
+
+def test_every_name_is_there() -> None:
+    """Formats, channels, and the reasons of an end."""
+    assert all(f"`{name}`" in PAGE for name in (*FORMATS, *CHANNELS))
+    assert all(f'end: "{reason}"' in PAGE for reason in get_args(EndReason))

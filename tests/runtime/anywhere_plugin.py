@@ -1,0 +1,233 @@
+"""The same bodies inline, as plain functions in a process, and on asyncio in a process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, NamedTuple
+
+import trio
+
+from perdure import (
+    PluginError,
+    RunCancelled,
+    RunContext,
+    StepError,
+    SyncRunContext,
+    entry,
+    plugin,
+)
+
+log = logging.getLogger("somebody.elses")
+PLACES: Final = ("inline", "plain", "awaited")
+
+
+class Place(NamedTuple):
+    """How a body waits where it is executed."""
+
+    wait: Callable[[Any], Awaitable[Any]]  # for what is awaited inline
+    pause: Callable[[float], Awaitable[None]]
+
+
+async def as_it_is(value: Any) -> Any:
+    """Give a value that was not awaited."""
+    return value
+
+
+async def awaited(value: Any) -> Any:
+    """Wait for a value."""
+    return await value
+
+
+async def sleep(seconds: float) -> None:
+    """Sleep, and let nobody else go on meanwhile."""
+    time.sleep(seconds)  # noqa: ASYNC251 - there is nobody else
+
+
+INLINE: Final = Place(awaited, trio.sleep)
+PLAIN: Final = Place(as_it_is, sleep)
+AWAITED: Final = Place(awaited, asyncio.sleep)
+
+
+def driven(body: Coroutine[Any, Any, Any]) -> Any:
+    """Execute a body that never really waits."""
+    try:
+        body.send(None)
+    except StopIteration as done:
+        return done.value
+    raise AssertionError("it waits")
+
+
+class Bodies:
+    """What the tests let a run do."""
+
+    async def who(self, run: Any, at: Place) -> list[Any]:
+        """Tell who the run is, also from a thread."""
+        told: list[str] = []
+        thread = threading.Thread(target=lambda: told.append(run.id))
+        thread.start()
+        thread.join()
+        return [run.id, *told, run.attempt, run.root_id, run.trace_id]
+
+    async def reports(self, run: Any, at: Place) -> None:
+        """Report a stage, then progress, and wait to be looked at."""
+        run.status("loading", "the first part")
+        await at.pause(0.3)
+        run.progress(0.4, "x")
+        await at.wait(run.ask("seen?"))
+
+    async def nothing(self, run: Any, at: Place) -> None:
+        """Say nothing at all."""
+
+    async def exports(self, run: Any, at: Place) -> None:
+        """Export one item of each type."""
+        text = await at.wait(run.export_text("a text", "described", mime="text/plain"))
+        await at.wait(run.export_url("https://example.org", "described"))
+        await at.wait(run.export_binary_url("blob:1", "described"))
+        await at.wait(run.export_json({"a": 1}, "described"))
+        await at.wait(run.export_id(text, "described"))
+        await at.wait(run.export("text", "by name", "described"))
+
+    async def refers(self, run: Any, at: Place, ref: str) -> None:
+        """Export a reference."""
+        await at.wait(run.export_id(ref, "there"))
+
+    async def claims(self, run: Any, at: Place, ref: str) -> None:
+        """Call an item of another run the result."""
+        run.result(ref)
+
+    async def obeys(self, run: Any, at: Place, how: str) -> None:
+        """Look for a cancel request, and obey."""
+        run.status("waiting")
+        while not run.cancelled:
+            await at.pause(0.01)
+        run.log(f"seen at {time.time_ns()}")
+        try:
+            run.check_cancelled()
+        except RunCancelled as error:
+            if how == "group":
+                raise ExceptionGroup("wrapped", [error]) from None
+            if how == "step":
+                await at.wait(run.step("s", self.stopped(run, at)))
+            raise
+
+    def stopped(self, run: Any, at: Place) -> Callable[[], Any]:
+        """Give a step that obeys."""
+        if at is PLAIN:
+            return run.check_cancelled  # type: ignore[no-any-return]
+
+        async def body() -> None:
+            run.check_cancelled()
+
+        return body
+
+    async def binary(self, run: Any, at: Place, size: int) -> str:
+        """Export bytes as they are."""
+        try:
+            await at.wait(run.export_binary(bytes(size)))
+        except Exception as error:  # noqa: BLE001 - inline it is the runtime's own
+            return getattr(error, "code", type(error).__name__)
+        return "fine"
+
+    async def logs(self, run: Any, at: Place) -> str:
+        """Log in every way, and export."""
+        run.log("said")
+        log.info("logged %s", "so")
+        log.debug("too quiet")
+        try:
+            os.environ["LOST"]
+        except KeyError:
+            log.exception("failed")
+        thread = threading.Thread(target=log.warning, args=("from a thread",))
+        thread.start()
+        thread.join()
+        await at.wait(run.export_text("text"))
+        await at.wait(run.export_bytes(bytes(70_000)))
+        await at.pause(0.2)
+        return "done"
+
+    async def takes(self, run: Any, at: Place) -> None:
+        """Ask for a file, and export it."""
+        url = await at.wait(run.ask("a file, please"))
+        await at.wait(run.export_binary_url(url, "uploaded"))
+
+    async def fails(self, run: Any, at: Place) -> None:
+        """Export, and fail."""
+        await at.wait(run.export_text(f"attempt {run.attempt}"))
+        raise PluginError("AGAIN", "try again", retriable=True)
+
+    async def missteps(self, run: Any, at: Place) -> list[Any]:
+        """Tell what is raised by a step that fails, and by one that is used twice."""
+
+        def fails() -> None:
+            raise PluginError("MINE", "no", retriable=True)
+
+        async def fails_async() -> None:
+            fails()
+
+        seen: list[Any] = []
+        for _ in range(2):
+            try:
+                await at.wait(run.step("s", fails if at is PLAIN else fails_async))
+            except (PluginError, StepError) as error:
+                seen.append([type(error).__name__, str(error), getattr(error, "retriable", None)])
+        return seen
+
+    async def late(self, run: Any, at: Place) -> None:
+        """Take longer than it may."""
+        run.status(f"pid {os.getpid()}")
+        await at.pause(1000)
+
+
+@plugin("anywhere", version="1")
+class Anywhere:
+    """The same, in three places."""
+
+    @entry
+    async def inline(self, ctx: RunContext, what: str, args: dict[str, Any] | None = None) -> Any:
+        """Execute a body inline."""
+        return await getattr(Bodies(), what)(ctx.run, INLINE, **(args or {}))
+
+    @entry
+    def plain(self, ctx: SyncRunContext, what: str, args: dict[str, Any] | None = None) -> Any:
+        """Execute a body as a plain function in a process."""
+        return driven(getattr(Bodies(), what)(ctx.run, PLAIN, **(args or {})))
+
+    @entry(where="process")
+    async def awaited(self, ctx: RunContext, what: str, args: dict[str, Any] | None = None) -> Any:
+        """Execute a body on asyncio in a process."""
+        return await getattr(Bodies(), what)(ctx.run, AWAITED, **(args or {}))
+
+    @entry
+    def spins(self, ctx: SyncRunContext) -> None:
+        """Never yield."""
+        ctx.run.status(f"pid {os.getpid()}")
+        while True:
+            pass
+
+    @entry
+    def leaves_a_fork(self, ctx: SyncRunContext) -> None:
+        """Die, and leave a process behind that holds the pipe."""
+        if os.fork() == 0:
+            time.sleep(1000)
+        os.kill(os.getpid(), 9)
+
+    @entry
+    def lingers(self, ctx: SyncRunContext) -> str:
+        """Leave a thread behind that goes on speaking of the run."""
+
+        def late() -> None:
+            for number in range(100):
+                time.sleep(0.01)
+                try:
+                    ctx.run.progress(0.9, "late")
+                except RunCancelled:
+                    print("refused", number)  # noqa: T201 - the point
+                    return
+
+        threading.Thread(target=late, daemon=True).start()
+        return ctx.run.id
