@@ -11,6 +11,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from runtime.principal import LOCAL, Principal
 from runtime.websocket import SocketLimits
 from runtime.websocket.frames import FrameLimits
 from runtime.websocket.wire import WireLimits
@@ -115,6 +116,21 @@ async def test_a_ping_during_our_close_ends_one_connection_only() -> None:
         server.sockets._draining = False
         await works(server)
         assert server.sockets.connections == 0
+
+
+async def test_whoever_comes_while_the_server_drains_is_told(autojump_clock: MockClock) -> None:
+    """Also a peer whose handshake had begun before that."""
+    async with service() as s, serving(s) as server:
+
+        def drain(_: object) -> Principal:
+            """Happen between the handshake and the session."""
+            server.sockets.drain()
+            return LOCAL
+
+        server.sockets._principal_of = drain
+        async with peer(server, real=False) as raw:
+            with trio.fail_after(5):
+                assert await raw.close_code() == 1012
 
 
 @pytest.mark.parametrize(
