@@ -128,6 +128,11 @@ class Actor(Generic[State, Command, Event]):
 
     async def look(self) -> Folded[State]:
         """Give the state as it is on disk, after everything that was asked before."""
+        folded = self.folded
+        if folded is not None and not self._busy:  # nothing was asked that is not done
+            self._aged = False
+            await trio.lowlevel.checkpoint_if_cancelled()
+            return folded
         return await self._do(Ask(None, None, (), new_work=False))
 
     @property

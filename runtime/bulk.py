@@ -8,6 +8,7 @@ by the cursor and the run it repeats.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -16,10 +17,10 @@ from actors.run.commands import RequestCancel
 from actors.run.status import TERMINAL, CancelMode, Status
 from runtime.answers import BulkAnswer
 from runtime.creation import Superseded
-from runtime.directory import RunFilter
 from runtime.errors import OperationError, translated
 from runtime.operations import operation
 from runtime.principal import Permission, Principal
+from runtime.queries import matching
 from runtime.reader import RunReader
 from runtime.requests import CancelMany, RetryMany
 from runtime.run_logging import about_run
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from eventlog.record import Mark
     from runtime.catalogue import Catalogue
     from runtime.creation import Creation
-    from runtime.directory import Listed
+    from runtime.directory import Listed, RunFilter
     from runtime.host import Host
     from runtime.requests import BulkRequest
 
@@ -226,15 +227,4 @@ def _filter(
             "VALIDATION_ERROR",
             f"status: only runs that are {' or '.join(sorted(possible))} can be changed like this",
         )
-    return RunFilter(
-        plugin_id=request.plugin_id,
-        entry_id=request.entry_id,
-        task_id=request.task_id,
-        session_id=request.session_id,
-        root_run_id=request.root_run_id,
-        tenant=principal.tenant,
-        statuses=statuses,
-        created_from=request.created_from,
-        created_until=request.created_until,
-        newest=newest,
-    )
+    return replace(matching(principal, request), statuses=statuses, newest=newest)

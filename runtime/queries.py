@@ -14,7 +14,7 @@ from runtime.directory import RunFilter
 from runtime.errors import OperationError
 from runtime.operations import operation
 from runtime.principal import Permission, Principal
-from runtime.requests import ExportRun, GetRun, ListRuns, ReadLogs
+from runtime.requests import Conditions, ExportRun, GetRun, ListRuns, ReadLogs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,17 +56,7 @@ class RunQueries:
         before = (
             None if request.after is None else (await self._log.resolve(request.after)).position
         )
-        where = RunFilter(
-            plugin_id=request.plugin_id,
-            entry_id=request.entry_id,
-            task_id=request.task_id,
-            session_id=request.session_id,
-            root_run_id=request.root_run_id,
-            tenant=principal.tenant,
-            statuses=None if request.status is None else frozenset(request.status),
-            created_from=request.created_from,
-            created_until=request.created_until,
-        )
+        where = matching(principal, request)
         found, true_at = await self._lists.list(
             where, before=before, at=at, limit=request.limit + 1
         )
@@ -145,3 +135,18 @@ class RunQueries:
             "run": record(folded.state, folded.commit_time),
             "cursor": self._log.cursor(at or folded.mark),
         }
+
+
+def matching(principal: Principal, wanted: Conditions) -> RunFilter:
+    """Say which runs of a principal are meant."""
+    return RunFilter(
+        plugin_id=wanted.plugin_id,
+        entry_id=wanted.entry_id,
+        task_id=wanted.task_id,
+        session_id=wanted.session_id,
+        root_run_id=wanted.root_run_id,
+        tenant=principal.tenant,
+        statuses=None if wanted.status is None else frozenset(wanted.status),
+        created_from=wanted.created_from,
+        created_until=wanted.created_until,
+    )

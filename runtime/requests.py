@@ -52,8 +52,8 @@ class GetRun(Request):
     at: Place | None = None
 
 
-class ListRuns(Request):
-    """List runs, newest first."""
+class Conditions(Request):
+    """Which runs are meant: all that is stated must match."""
 
     plugin_id: Name | None = None
     entry_id: Name | None = None
@@ -63,6 +63,11 @@ class ListRuns(Request):
     status: list[RunStatus] | None = None
     created_from: Instant | None = None  # inclusive
     created_until: Instant | None = None  # exclusive
+
+
+class ListRuns(Conditions):
+    """List runs, newest first."""
+
     after: After | None = None  # next_after of the page before
     at: Place | None = None
     limit: Limit = 50
@@ -92,21 +97,13 @@ class RetryRun(Request):
         return f"{type(self).__name__}({self.run_id!r}, ...)"
 
 
-class BulkRequest(Request):
+class BulkRequest(Conditions):
     """Change many runs: first count them, then pass the count and the cursor of that answer.
 
     With both, exactly the runs that matched there are changed, newest first, a page at a time;
     ``after`` is ``next_after`` of the page before. Asking for a page again does nothing twice.
     """
 
-    plugin_id: Name | None = None
-    entry_id: Name | None = None
-    task_id: Name | None = None
-    session_id: Name | None = None
-    root_run_id: Name | None = None
-    status: list[RunStatus] | None = None
-    created_from: Instant | None = None  # inclusive
-    created_until: Instant | None = None  # exclusive
     count: Annotated[int, msgspec.Meta(ge=0)] | None = None
     at: After | None = None  # the cursor of the answer with the count
     after: After | None = None

@@ -94,8 +94,11 @@ async def _serve(invocation: Invocation) -> None:
 async def _until_stopped(server: Any, invocation: Invocation, scope: Any) -> None:  # noqa: ANN401
     import trio
 
+    from runtime.garbage import leave_alone_what_is_there
+
     async with trio.open_nursery() as nursery:
         serving: Serving = await nursery.start(server.run)
+        leave_alone_what_is_there()
         await _greet(invocation, serving)
     scope.cancel()
 

@@ -115,4 +115,5 @@ class Follower:
         await self._send(self.prefix + self.format.batch(delivery.shown, delivery.cursor))
 
     async def _send(self, message: bytes) -> None:
-        await self._wire.send_message(self.format.opcode, message)
+        with trio.CancelScope(shield=True):  # half a frame would be the end of the connection
+            await self._wire.send_message(self.format.opcode, message)

@@ -21,7 +21,7 @@ def ack_before_commit() -> None:
         batch = writer._take()
         verdicts = [writer._ledger.admit(w.append, writer._env.now()) for w in batch]
         records = [r for v in verdicts if isinstance(v, Admitted) for r in v.records]
-        writer._settle(batch, verdicts)
+        await writer._settle(batch, verdicts)
         await trio.lowlevel.checkpoint()
         if records:
             await writer._env.run_sync(writer._store.commit, records, limiter=writer._thread)

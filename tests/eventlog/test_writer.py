@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import pytest
@@ -8,6 +9,7 @@ from trio.testing import MockClock
 
 from eventlog import (
     Append,
+    EventLog,
     LogClosed,
     MemoryStore,
     Overloaded,
@@ -21,6 +23,7 @@ from eventlog import (
 )
 from eventlog.store import Bounds
 from eventlog.testing import example_event
+from eventlog.writer import ANSWERS_AT_ONCE
 from tests.eventlog.callers import Caller, start, write
 from tests.eventlog.conftest import SteadyEnv
 
@@ -45,6 +48,37 @@ async def test_what_arrives_during_a_sync_is_the_next_batch(
         await trio.sleep(10)
         assert log.writer.commits == 2
         assert {caller.answered_at for caller in callers} == {2.0, 4.0}
+
+
+class Ticks(trio.abc.Instrument):
+    """Counts how often the event loop has gone round."""
+
+    count = 0
+
+    def before_io_wait(self, timeout: float) -> None:
+        """Hear that a round has ended."""
+        self.count += 1
+
+
+async def test_few_are_answered_at_once(
+    autojump_clock: MockClock, env: SteadyEnv, store: MemoryStore
+) -> None:
+    """Whatever else is to be done gets its turn while a large batch is answered."""
+    ticks, answered = Ticks(), Counter[int]()
+    trio.lowlevel.add_instrument(ticks)
+
+    async def append(log: EventLog, number: int) -> None:
+        """Note in which round it is answered."""
+        await log.append(write(f"run/{number}"))
+        answered[ticks.count] += 1
+
+    async with open_log(env, store) as log:
+        async with trio.open_nursery() as nursery:
+            for number in range(100):
+                nursery.start_soon(append, log, number)
+        assert log.writer.commits <= 2
+    assert answered.total() == 100
+    assert max(answered.values()) == ANSWERS_AT_ONCE
 
 
 async def test_nobody_waits_for_company(

@@ -23,7 +23,7 @@ def delivery(
 
 
 def test_an_event_has_its_kind_its_cursor_and_its_data() -> None:
-    """In this order, each on a line, with an empty line at the end (R35, R117)."""
+    """In this order, each on a line, with an empty line at the end."""
     stream = EventStream()
     sent = stream.deliver(delivery({"a": 1}, {"a": "x\ny"}, cursor="c2"), ["c1", "c2"])
     assert sent == (

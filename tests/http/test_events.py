@@ -198,7 +198,7 @@ async def test_who_comes_back_misses_nothing_and_gets_nothing_twice(
 async def test_a_bad_cursor_is_refused_before_the_stream_begins(
     autojump_clock: MockClock, given: str
 ) -> None:
-    """As JSON with INVALID_CURSOR: nothing begins anew in silence (R46)."""
+    """As JSON with INVALID_CURSOR: nothing begins anew in silence (R86)."""
     async with served() as (_, app), Client(Service.__new__(Service), app).http as http:
         for bad in ("nonsense", "x" * 28, "é"):
             for path in ("/events/runs", "/events/log"):

@@ -173,22 +173,20 @@ def test_a_pipe_that_closes_early_is_no_traceback(shell: Shell) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_serve_creates_the_log_and_describes_it(shell: Shell) -> None:
+def test_serve_creates_the_log_and_finds_it_again(shell: Shell) -> None:
     """On a fresh machine serve makes a private directory with an empty log, and says so."""
     home = shell.data / "deep" / "data"
-    result = shell.call("serve", "--data-dir", str(home))
-    assert result.exit_code == 0, result.output
+    told = []
+    for _ in range(2):
+        with shell.process("serve", "--json", "--port", "0", "--data-dir", str(home)) as process:
+            assert process.stdout is not None
+            told.append(json.loads(process.stdout.readline()))
+            process.terminate()
+            assert process.wait(20) == 0
     assert stat.S_IMODE(home.stat().st_mode) == 0o700
-    rows = dict(line.split() for line in result.output.splitlines() if line.startswith("  "))
-    assert rows.keys() == {"version", "log", "generation", "records"}
-    assert (rows["log"], rows["records"]) == (str(home / "log.db"), "0")
-    assert result.output.splitlines()[-1].startswith("The log is open;")
-    assert shell.json("serve", "--data-dir", str(home))["records"] == 0
-
-
-def test_serve_finds_the_same_log_again(shell: Shell) -> None:
-    """A second start opens the log of the first: the environment names the directory."""
-    assert shell.call("serve").output == shell.call("serve").output
+    assert told[0].keys() == {"version", "url", "log", "generation", "records"}
+    assert (told[0]["log"], told[0]["records"]) == (str(home / "log.db"), 0)
+    assert told[0]["generation"] == told[1]["generation"]
 
 
 def test_serve_refuses_a_log_that_somebody_writes(shell: Shell) -> None:
@@ -196,7 +194,7 @@ def test_serve_refuses_a_log_that_somebody_writes(shell: Shell) -> None:
     shell.data.mkdir()
     store = SqliteStore.open(shell.data / "log.db", env=RealEnv())
     try:
-        with shell.process("serve") as process:
+        with shell.process("serve", "--port", "0") as process:
             out, err = process.communicate()
     finally:
         store.close()
@@ -209,7 +207,7 @@ def test_serve_refuses_a_log_that_somebody_writes(shell: Shell) -> None:
 def test_a_directory_that_cannot_be_made_is_told(shell: Shell) -> None:
     """A file where the directory should be is no reason for a traceback."""
     Path("taken").write_text("", "utf-8")
-    for words in (["serve"], ["run", "demo.count"]):
+    for words in (["serve", "--port", "0"], ["run", "demo.count"]):
         result = shell.call(*words, "--data-dir", "taken/data")
         assert result.exit_code == 5
         assert "taken" in result.stderr

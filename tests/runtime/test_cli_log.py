@@ -79,7 +79,8 @@ def test_a_backup_is_made_beside_the_writer(used: Shell) -> None:
 def test_what_cannot_be_backed_up_or_restored_leaves_nothing(shell: Shell) -> None:
     """No log, no directory, no backup: each is told, and no file appears."""
     assert shell.call("log", "backup", "copy").exit_code == 5
-    shell.call("serve")
+    shell.data.mkdir()
+    SqliteStore.open(shell.data / "log.db", env=RealEnv()).close()
     assert shell.call("log", "backup", "no/such/place").exit_code == 2
     assert shell.call("log", "restore", "missing", "--data-dir", "new").exit_code == 2
     Path("text").write_text("no backup", "utf-8")

@@ -247,7 +247,8 @@ def test_a_file_that_is_no_log_is_told(shell: Shell) -> None:
     """Whatever lies there stays as it is."""
     shell.data.mkdir()
     (shell.data / "log.db").write_text("not a log at all", "utf-8")
-    for words in (["runs"], ["show", "0199"], ["run", "demo.count"], ["log", "verify"], ["serve"]):
+    reading = (["runs"], ["show", "0199"], ["log", "verify"])
+    for words in (*reading, ["run", "demo.count"], ["serve", "--port", "0"]):
         result = shell.call(*words)
         assert result.exit_code == 5
         assert "is not a log" in result.stderr

@@ -27,7 +27,7 @@ async def answer_before_commit(self: Writer) -> None:
     batch = self._take()
     verdicts = [self._ledger.admit(waiting.append, self._env.now()) for waiting in batch]
     self._ledger.keep()
-    self._settle(batch, verdicts)
+    await self._settle(batch, verdicts)
     records = [r for v in verdicts if isinstance(v, Admitted) for r in v.records]
     await self._env.run_sync(self._store.commit, records, limiter=self._thread)
     self._tail.extend(records)

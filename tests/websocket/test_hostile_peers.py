@@ -11,6 +11,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from runtime.principal import LOCAL, Principal
 from runtime.websocket import SocketLimits
 from runtime.websocket.frames import FrameLimits
 from runtime.websocket.wire import WireLimits
@@ -81,9 +82,15 @@ class Raw:
 
 
 @asynccontextmanager
-async def peer(server: Server, *, real: bool = True) -> AsyncIterator[Raw]:
-    """Connect a peer that has shaken hands."""
-    mine, theirs = socket_pair() if real else trio.testing.memory_stream_pair()
+async def peer(
+    server: Server,
+    *,
+    real: bool = True,
+    streams: tuple[trio.abc.Stream, trio.abc.Stream] | None = None,
+) -> AsyncIterator[Raw]:
+    """Connect a peer that has shaken hands, over a socket, in memory, or over certain streams."""
+    memory = trio.testing.memory_stream_pair
+    mine, theirs = streams or (socket_pair() if real else memory())
     server.nursery.start_soon(server.accept, theirs)
     await mine.send_all(HANDSHAKE % (b"/ws", b""))
     raw = Raw(mine)
@@ -115,6 +122,21 @@ async def test_a_ping_during_our_close_ends_one_connection_only() -> None:
         server.sockets._draining = False
         await works(server)
         assert server.sockets.connections == 0
+
+
+async def test_whoever_comes_while_the_server_drains_is_told(autojump_clock: MockClock) -> None:
+    """Also a peer whose handshake had begun before that."""
+    async with service() as s, serving(s) as server:
+
+        def drain(_: object) -> Principal:
+            """Happen between the handshake and the session."""
+            server.sockets.drain()
+            return LOCAL
+
+        server.sockets._principal_of = drain
+        async with peer(server, real=False) as raw:
+            with trio.fail_after(5):
+                assert await raw.close_code() == 1012
 
 
 @pytest.mark.parametrize(
@@ -235,6 +257,26 @@ async def test_a_stalled_follower_is_cut_off_and_delays_nobody() -> None:
                 while server.sockets.connections > 1:  # noqa: ASYNC110 - nobody tells
                     await trio.sleep(0.1)
                 assert "ok" in await client.call("runs.list")
+
+
+async def test_a_follow_can_be_stopped_while_its_peer_does_not_read(
+    autojump_clock: MockClock,
+) -> None:
+    """What was being sent comes whole, then the end, and the connection goes on."""
+    async with service() as s, serving(s) as server:
+        await s.finished((await s.start("pour", args={"items": 50, "size": 2000}))["run_id"])
+        async with peer(server, streams=trio.testing.lockstep_stream_pair()) as raw:
+            follow = b'{"id":1,"follow":{"channel":"export"}}'
+            await raw.stream.send_all(masked(1, follow))
+            await trio.sleep(1)  # the server has begun to send, and waits for us to take it
+            await raw.stream.send_all(masked(1, b'{"id":1,"stop":true}'))
+            await trio.sleep(1)
+            answer = b""
+            while b'"end":"stopped"' not in answer:
+                opcode, answer = await raw.frame()
+                assert opcode == 1
+            await raw.stream.send_all(masked(1, b'{"id":2,"call":"runs.list"}'))
+            assert b'"ok"' in (await raw.frame())[1]
 
 
 async def test_twenty_stalled_followers_cost_little() -> None:

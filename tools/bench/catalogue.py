@@ -16,7 +16,7 @@ from tools.bench.recovery import RECOVERY
 from tools.bench.runs import RUNS_MANY, RUNS_ONE, RUNS_VERY_MANY
 from tools.bench.served_followers import WS_FOLLOWERS
 from tools.bench.served_log import WS_LAG, WS_REPLAY
-from tools.bench.served_runs import WS_RUNS
+from tools.bench.served_runs import HTTP_RUNS, WS_RUNS
 from tools.bench.served_status import STATUS
 
 BENCHMARKS: Final[tuple[Benchmark, ...]] = (
@@ -43,6 +43,7 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
     BLOB_EXPORT,
     HTTP,
     *WS_RUNS,
+    *HTTP_RUNS,
     WS_LAG,
     WS_REPLAY,
     *WS_FOLLOWERS,

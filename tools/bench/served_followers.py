@@ -6,7 +6,7 @@ import resource
 import selectors
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tools.bench import loop_server
 from tools.bench.benchmark import Benchmark, Figure, Setting, Sides, Target
@@ -24,6 +24,7 @@ _WARM: Final = 50
 _FOLLOW: Final = {"id": 1, "follow": {"channel": "runs"}}
 _FILES: Final = 4096
 _PATIENCE: Final = 10.0  # seconds
+_MICROSECONDS: Final = 1e6
 
 
 class Crowd:
@@ -51,6 +52,13 @@ class Crowd:
         self._selector.close()
 
 
+class _Cost(NamedTuple):
+    """What was measured beforehand."""
+
+    run: float  # seconds of CPU time, without a follower
+    follower: float  # KiB
+
+
 @contextmanager
 def _sides(followers: int, setting: Setting) -> Iterator[Sides]:
     """Open the sides of ws-followers."""
@@ -65,6 +73,8 @@ def _sides(followers: int, setting: Setting) -> Iterator[Sides]:
     ):
         creator = stack.enter_context(SocketClient(server.port))
         keep_in_flight(creator, _WARM, 1)
+        with ServerWatch(server) as alone:
+            keep_in_flight(creator, _WARM, 1)
         before = server.resident
         clients = [stack.enter_context(SocketClient(server.port)) for _ in range(followers)]
         _follow(clients)
@@ -72,7 +82,7 @@ def _sides(followers: int, setting: Setting) -> Iterator[Sides]:
         others = [stack.enter_context(SocketClient(looping.port)) for _ in range(followers)]
         caller = stack.enter_context(SocketClient(looping.port))
         yield Sides(
-            partial(_ours, server, creator, clients, runs, each),
+            partial(_ours, server, creator, clients, runs, _Cost(alone.cpu / _WARM, each)),
             partial(_looping, looping, caller, others, runs * _FRAMES),
         )
 
@@ -87,7 +97,7 @@ def _follow(clients: Sequence[SocketClient]) -> None:
 
 
 def _ours(
-    server: Served, creator: SocketClient, clients: Sequence[SocketClient], runs: int, each: float
+    server: Served, creator: SocketClient, clients: Sequence[SocketClient], runs: int, cost: _Cost
 ) -> Sample:
     """Do runs, one after the other, while all follow."""
     crowd = Crowd(clients)
@@ -97,7 +107,8 @@ def _ours(
             crowd.take(_FRAMES * len(clients))
             creator.receive()
     crowd.close()
-    return watch.sample(crowd.frames, {"each": each})
+    delivery = (watch.cpu - runs * cost.run) / crowd.frames * _MICROSECONDS
+    return watch.sample(crowd.frames, {"delivery": delivery, "kib": cost.follower})
 
 
 def _looping(
@@ -129,7 +140,8 @@ def _followers(number: int, target: Target | None = None) -> Benchmark:
         counted="deliveries",
         figures=[
             Figure("cpu_ratio", "cpu, times the loop's", target),
-            Figure("each", "KiB per idle follower"),
+            Figure("delivery", "us each, less the runs"),
+            Figure("kib", "KiB per idle follower"),
         ],
         compare=_cpu_ratio,
     )

@@ -14,21 +14,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import trio
 
-from runtime.directory import Directory
-from runtime.node import open_node
-from runtime.plugin import declared
-from runtime.port import Port, open_listeners
-from runtime.principal import LOCAL
-from runtime.websocket import Sockets
+from runtime.garbage import leave_alone_what_is_there
+from runtime.loading import load_plugins
+from runtime.serving import Server, Serving
+from runtime.settings import Settings
 from tools.bench.measure import Sample
 from tools.bench.runs import Bench
-from tools.bench.workload import opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,26 +91,14 @@ def served(directory: Path, module: str = __name__) -> Iterator[Served]:
         process.kill()
 
 
-async def _app(_scope: Any, _receive: Any, _send: Any) -> None:  # noqa: ANN401 - as ASGI has it
-    raise NotImplementedError
-
-
 async def _serve(directory: Path) -> None:
-    with closing(Directory(directory / "runs.db")) as runs:
-        async with (
-            opened(directory / "log.db") as log,
-            open_node(log, {"bench": declared(Bench)}, runs) as node,
-            trio.open_nursery() as nursery,
-        ):
-            sockets = Sockets(node, lambda _: LOCAL)
-            nursery.start_soon(sockets.run)
-            port = Port(_app, upgrade=sockets.accept, env=log.env)
-            listeners = await open_listeners("127.0.0.1", 0)
-            await nursery.start(port.serve, listeners)
-            number = listeners[0].socket.getsockname()[1]  # type: ignore[attr-defined]
-            print(json.dumps({"port": number}), flush=True)
-            await trio.lowlevel.wait_readable(sys.stdin)
-            nursery.cancel_scope.cancel()
+    settings = Settings(data_dir=str(directory), port=0, demo=False, modules=[Bench.__module__])
+    async with trio.open_nursery() as nursery:
+        serving: Serving = await nursery.start(Server(settings, load_plugins(settings)).run)
+        leave_alone_what_is_there()
+        print(json.dumps({"port": int(serving.url.rpartition(":")[2])}), flush=True)
+        await trio.lowlevel.wait_readable(sys.stdin)
+        nursery.cancel_scope.cancel()
 
 
 if __name__ == "__main__":
