@@ -21,9 +21,11 @@ MEMORY: Final = "PERDURE_MEMORY"  # KiB that a process may take
 
 # The guard starts its command, and a watcher that waits for the pipe to close. Asked to end, both
 # stay for as long as the command takes to obey; it hears of that itself, as all of its group do.
-# What a shell has to say about how its command ended is no line of the run's log.
+# What a shell has to say about how its command ended is no line of the run's log. When memory runs
+# out, the kernel is to end a command and not the server.
 _GUARD: Final = """
 [ -z "$PERDURE_MEMORY" ] || ulimit -v "$PERDURE_MEMORY"
+{ echo 1000 > /proc/self/oom_score_adj; } 2>/dev/null
 trap : TERM
 "$@" &
 child=$!

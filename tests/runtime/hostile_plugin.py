@@ -148,6 +148,11 @@ class Hostile:
         os.execv(sys.executable, nap)  # noqa: S606 - the same without us
 
     @entry
+    def badness(self, ctx: SyncRunContext) -> int:
+        """Tell how gladly the kernel would end this process."""
+        return int(Path("/proc/self/oom_score_adj").read_text("ascii"))
+
+    @entry
     def cleans_up(self, ctx: SyncRunContext) -> None:
         """Take a while to end, once asked by a signal."""
 

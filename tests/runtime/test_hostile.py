@@ -153,6 +153,13 @@ async def test_a_process_that_takes_too_much_memory_ends_alone() -> None:
         assert (await run(s, "fine"))["status"] == "succeeded"
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the kernel of Linux does that")
+async def test_when_memory_runs_out_a_process_ends_before_the_server() -> None:
+    """Also one that may take as much as there is."""
+    async with hostile() as s:
+        assert await result(s, await run(s, "badness")) == 1000
+
+
 async def test_a_fork_ends_with_its_run_or_its_worker() -> None:
     """It is no process of its own to us."""
     async with hostile() as s:
