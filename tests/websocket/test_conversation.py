@@ -22,7 +22,7 @@ from runtime.websocket.frames import BadPeer, FrameLimits, FrameMeter
 from tests.fuzz import examples
 from tests.runtime.service import service
 from tests.websocket.harness import Client, serving
-from tests.websocket.test_hostile_peers import masked
+from tests.websocket.raw_peer import masked
 
 DOCUMENT = document(OPERATIONS.values(), "v1")
 JSON, CBOR = FORMATS["perdure.v1+json"], FORMATS["perdure.v1+cbor"]

@@ -8,7 +8,7 @@ from trio.testing import MockClock
 
 from tests.runtime.service import service
 from tests.websocket.harness import serving
-from tests.websocket.test_hostile_peers import masked, peer
+from tests.websocket.raw_peer import masked, peer
 
 
 async def test_a_follow_that_is_stopped_ends_where_it_was_told_to() -> None:
