@@ -129,7 +129,7 @@ class Operations:
     def permit(self, principal: Principal, name: str) -> Operation:
         """Give an operation, if there is one and the principal may ask for it."""
         if name not in self._calls:
-            raise OperationError("VALIDATION_ERROR", f"there is no operation {name!r}")
+            raise OperationError("VALIDATION_ERROR", f"there is no operation {name[:40]!r}")
         row, _ = self._calls[name]
         if row.permission not in principal.permissions:
             raise OperationError(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Final
 
 from runtime.answers import EntryView, PluginPage, PluginView, ProblemView
 from runtime.operations import operation
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
     from runtime.host import Host
     from runtime.loading import Problem
     from runtime.plugin import Entry, Plugin
+
+# All of an absolute path but its last part.
+_FOLDERS: Final = re.compile(r"(?<![\w/:])/(?:[^\s'\"/]+/)*(?=[^\s'\"/])")
+_FOLDER: Final = "folder "  # what comes from one is called so
 
 
 class Plugins:
@@ -28,13 +33,13 @@ class Plugins:
         plugins = self._host.plugins
         return {
             "plugins": [plugin_view(plugins[plugin_id]) for plugin_id in sorted(plugins)],
-            "problems": [problem_view(problem) for problem in self._host.entries.problems],
+            "problems": [told_view(problem) for problem in self._host.entries.problems],
             "cursor": self._host.log.cursor(await self._host.log.head()),
         }
 
 
 def problem_view(problem: Problem) -> ProblemView:
-    """Give what could not be loaded as callers see it."""
+    """Give what could not be loaded, for whoever works on this machine."""
     return {
         "source": problem.source,
         "message": problem.message,
@@ -42,6 +47,24 @@ def problem_view(problem: Problem) -> ProblemView:
         "file": problem.file,
         "line": problem.line,
     }
+
+
+def told_view(problem: Problem) -> ProblemView:
+    """Give what could not be loaded as callers see it: names of files, and no path of ours."""
+    source, file = problem.source, problem.file
+    if source.startswith(_FOLDER):
+        source = _FOLDER + _name(source)
+    return {
+        "source": source,
+        "message": _FOLDERS.sub("", problem.message),
+        "remedy": _FOLDERS.sub("", problem.remedy),
+        "file": None if file is None else _name(file),
+        "line": problem.line,
+    }
+
+
+def _name(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2].removeprefix(_FOLDER)
 
 
 def plugin_view(plugin: Plugin) -> PluginView:

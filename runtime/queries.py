@@ -6,7 +6,7 @@ them together with those that change something (``runtime.runs``).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from actors.run.views import item_number, log_line, record
 from runtime.answers import ExportPage, LogPage, RunAnswer, RunPage
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from eventlog.record import Mark
     from runtime.directory import Listed
     from runtime.reader import Readable, RunReader
+
+PAGE_BYTES: Final = 1 << 20  # of items, after which a page ends: many may be asked for at once
 
 
 class Lists(Protocol):
@@ -80,8 +82,8 @@ class RunQueries:
         folded, at = await self._read(principal, request.run_id, request.at)
         after = await self._last_seen(principal, folded, request.after)
         last = min(after + request.limit, folded.state.exports)
-        items = await self._reader.items(folded, range(after + 1, last + 1))
-        more = last < folded.state.exports
+        items = await self._reader.items(folded, range(after + 1, last + 1), most=PAGE_BYTES)
+        more = after + len(items) < folded.state.exports
         return {
             "items": items,
             "next_after": items[-1]["export_item_id"] if more else None,

@@ -135,9 +135,11 @@ class RunReader:
             return (await self.now(principal, run_id)).state.created
         return _visible(principal, run_id, known).state.created
 
-    async def items(self, folded: Folded[Run], wanted: Container[int]) -> list[ExportItem]:
-        """Read some of the items that a run has put out, by number."""
-        run_id, version = folded.state.created.run_id, 0
+    async def items(
+        self, folded: Folded[Run], wanted: Container[int], *, most: int | None = None
+    ) -> list[ExportItem]:
+        """Read some of the items that a run has put out, by number; ``most`` bytes and one more."""
+        run_id, version, size = folded.state.created.run_id, 0, 0
         numbers = [number for number in range(1, folded.state.exports + 1) if number in wanted]
         found: list[ExportItem] = []
         if numbers:
@@ -150,6 +152,9 @@ class RunReader:
                     item: ExportAppended = RUN_EVENTS.decode(stored)
                     if item.number in wanted:
                         found.append(export_item(run_id, item))
+                        size += stored.size
+                        if most is not None and size >= most:
+                            return found
         return found
 
     async def log_batches(

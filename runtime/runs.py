@@ -5,6 +5,7 @@ Each takes a principal and a request, and answers with the cursor up to which th
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import trio
@@ -15,6 +16,7 @@ from runtime.answers import RunAnswer
 from runtime.claims import CLAIM_WINDOW
 from runtime.creation import Creation
 from runtime.errors import OperationError
+from runtime.host import LetGo
 from runtime.operations import operation
 from runtime.principal import Permission, Principal
 from runtime.queries import RunQueries
@@ -56,7 +58,7 @@ class Runs(RunQueries):
         created = await self.creation.create(principal, request)
         if request.mode == "async":
             return self._answer(created)
-        with trio.move_on_after(self._host.limits.sync_wait):
+        with trio.move_on_after(self._host.limits.sync_wait), suppress(LetGo):
             ended = await self._host.end_of(created.state.created.run_id)
             answer = self._answer(ended)
             answer["result"] = await self._reader.items(ended, ended.state.result)

@@ -67,6 +67,11 @@ class Following:
         self._listing = listing
         self._looked = False
 
+    @property
+    def cursor(self) -> str | None:
+        """The cursor up to which everything was delivered; None while runs are being listed."""
+        return None if self._listing is not None else self.follow.cursor
+
     async def next_delivery(self, limit: int | None = None) -> Delivery:
         """Wait for events, ``limit`` of them at most, for the live edge, or for a heartbeat."""
         limit = self._limit if limit is None else min(limit, self._limit)

@@ -10,7 +10,7 @@ import trio
 from runtime.port.body import body_of
 from runtime.port.exchange import Exchange
 from runtime.port.head import HeadBuffer
-from runtime.port.refusal import Refusal, Refused, error_response, raw_response
+from runtime.port.refusal import Refusal, Refused, error_response, no_content
 from runtime.port.upgrade import Upgrade
 from runtime.port.wire import Disconnected, Wire, raw_socket
 
@@ -76,7 +76,7 @@ class Connection:
             await self._refuse(error.refusal, head)
             return False
         if head.target == b"*":
-            await self.wire.write(raw_response(204, b"", date=self._port.date()))
+            await self.wire.write(no_content(date=self._port.date()))
             return False
         if head.wants_websocket and self._port.upgrade is not None:
             await self._upgrade(head, self._port.upgrade)

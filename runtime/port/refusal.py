@@ -58,6 +58,11 @@ def raw_response(
     return head if head_only else head + body
 
 
+def no_content(*, date: bytes) -> bytes:
+    """Put together a response without a body, that ends its connection; it has no length."""
+    return b"HTTP/1.1 204 No Content\r\ndate: %s\r\nconnection: close\r\n\r\n" % date
+
+
 def reason_phrase(status: int) -> bytes:
     """Give the words that usually stand behind a status."""
     return _REASONS.get(status, b"")

@@ -18,6 +18,7 @@ ended are passed over, since the two messages have met on their way.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -27,7 +28,7 @@ from eventlog.errors import CodecError
 from runtime.errors import OperationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from runtime.websocket.formats import Format
 
@@ -85,10 +86,11 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationLimits:
-    """How much may be open at once on one connection."""
+    """How much may be open at once on one connection: a call is, until its answer was taken."""
 
     calls: int = 1000
-    call_bytes: int = 16 << 20  # of all calls that are open
+    call_bytes: int = 16 << 20  # of all calls that are open, and of answers on their way
+    reads: int = 16  # calls that read and are answered at the same time; others wait
     follows: int = 100
 
 
@@ -101,6 +103,7 @@ class Conversation:
         self._limits = limits or ConversationLimits()
         self._calls: dict[str | int, int] = {}  # and how many bytes each has
         self._call_bytes = 0
+        self._leaving = 0  # answers on their way
         self._follows: set[str | int] = set()
 
     # What a client says
@@ -131,7 +134,7 @@ class Conversation:
                 return self._too_many(asked.id, f"{limits.follows} follows")
             self._follows.add(asked.id)
         else:
-            if len(self._calls) >= limits.calls:
+            if len(self._calls) + self._leaving >= limits.calls:
                 return self._too_many(asked.id, f"{limits.calls} calls")
             if self._call_bytes + size > limits.call_bytes:
                 return self._too_many(asked.id, f"calls of {limits.call_bytes} bytes in all")
@@ -149,6 +152,17 @@ class Conversation:
         return Reply(self.refusal(None, OperationError("VALIDATION_ERROR", message, **details)))
 
     # What the server says
+
+    @contextmanager
+    def leaving(self, answer: bytes) -> Iterator[None]:
+        """Count an answer until its peer has taken it: one that takes none may not ask on."""
+        self._leaving += 1
+        self._call_bytes += len(answer)
+        try:
+            yield
+        finally:
+            self._leaving -= 1
+            self._call_bytes -= len(answer)
 
     def answer(self, call_id: str | int, answer: Mapping[str, Any]) -> bytes:
         """Answer a call: what was asked for, and the cursor at which it is true."""

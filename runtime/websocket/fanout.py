@@ -15,6 +15,7 @@ import trio
 
 from eventlog.follow import HEARTBEAT
 from runtime.channels.channel import thinned
+from runtime.channels.service import BATCH_BYTES
 from runtime.websocket.frames import framed
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from runtime.websocket.formats import Format
 
 STEP: Final = 256  # records at a time: few are encoded before the first is sent
-BREATH: Final = 64  # frames that are written before others may do something
+BREATH: Final = 64  # frames that are written, or groups passed by, before others do something
 
 
 class Member(Protocol):
@@ -144,8 +145,9 @@ class Fanout:
                 self._send_everybody_away()
                 self._mark = tail.head
             elif records:
-                await self._deliver(_News(records))
-                self._mark = records[-1].mark
+                news = _News(_few(records))
+                await self._deliver(news)
+                self._mark = news.upto
                 await trio.lowlevel.checkpoint()
             else:
                 with trio.move_on_at(self._beats_at):
@@ -159,7 +161,9 @@ class Fanout:
         if self._by_stream:
             streams = dict.fromkeys(record.stream for record in news.records)
             groups += [group for s in streams for group in self._by_stream.get(s, ())]
-        for group in groups:
+        for number, group in enumerate(groups, 1):
+            if not number % BREATH:
+                await trio.lowlevel.checkpoint()
             shown = news.for_group(group)
             ends = group.stream is not None and news.ends(group.stream)
             if shown or ends:
@@ -209,3 +213,13 @@ class Fanout:
         for group in list(self._groups.values()):
             for member in list(group.members):
                 self._send_away(member)
+
+
+def _few(records: Sequence[Record]) -> Sequence[Record]:
+    """Give the first of some records, of so many bytes: a stalled follower holds a frame."""
+    size = 0
+    for count, record in enumerate(records, 1):
+        size += record.size
+        if size >= BATCH_BYTES:
+            return records[:count]
+    return records

@@ -34,7 +34,7 @@ class Follower:
         self._wire = wire
         self._credit = credit
         self.prefix = format.prefix(follow_id)
-        self._scope = trio.CancelScope()
+        self._waiting = trio.CancelScope()  # for events, credit or the group; never for a send
         self._reason: EndReason | None = None
         self._credited = trio.Event()
         self._left = trio.Event()  # the group
@@ -49,9 +49,9 @@ class Follower:
             self._credited.set()
 
     def stop(self, reason: EndReason = "stopped") -> None:
-        """End the follow."""
+        """End the follow. What it has pulled is sent before: its cursor covers that."""
         self._reason = self._reason or reason
-        self._scope.cancel()
+        self._waiting.cancel()
 
     def take(self, frame: bytes, count: int) -> bool:
         """Send a frame of so many events now, if there is credit and room for it."""
@@ -64,7 +64,8 @@ class Follower:
 
     def leave(self, cursor: str | None) -> None:
         """Hear that it is no longer in the group; with a cursor, because all has ended there."""
-        self._ended_at = cursor
+        if cursor is not None:
+            self._ended_at, self._reason = cursor, None
         self._left.set()
 
     # What it does
@@ -72,39 +73,49 @@ class Follower:
     async def serve(self, following: Following, conversation: Conversation, fanout: Fanout) -> None:
         """Deliver until the end, and tell it."""
         self.following = following
-        with self._scope:
-            await self._deliver(conversation, fanout)
-            self._reason = "terminal"
-        cursor = self._ended_at or following.follow.cursor
-        await self._send(conversation.end(self._id, self._reason or "stopped", cursor))
+        await self._deliver(conversation, fanout)
+        reason = "terminal" if self._reason is None else self._reason
+        cursor = self._ended_at or following.cursor
+        await self._send(conversation.end(self._id, reason, cursor))
 
     async def _deliver(self, conversation: Conversation, fanout: Fanout) -> None:
-        """Deliver all there is."""
+        """Deliver all there is, or until it is to stop."""
         told_live = False
         while self._ended_at is None:
-            while self._credit == 0:
-                self._credited = trio.Event()
-                await self._credited.wait()
-            delivery = await self.following.next_delivery(self._most())
-            if delivery.shown or not delivery.live:
+            delivery = await self._next()
+            if delivery is None:
+                return
+            if delivery.shown or not delivery.live or told_live:
                 await self._send_batch(delivery)
             if delivery.end:
-                self._ended_at = delivery.cursor
+                self._ended_at, self._reason = delivery.cursor, None
             elif delivery.live:
                 if not told_live:
                     told_live = True
                     await self._send(conversation.live(self._id, delivery.cursor))
                 await self._stand_in_group(fanout)
 
+    async def _next(self) -> Delivery | None:
+        """Wait for credit and pull; None if it is to stop."""
+        if self._reason is not None:
+            return None
+        with trio.CancelScope() as self._waiting:
+            while self._credit == 0:
+                self._credited = trio.Event()
+                await self._credited.wait()
+            return await self.following.next_delivery(self._most())
+        return None
+
     async def _stand_in_group(self, fanout: Fanout) -> None:
         """Be served with all others, until something keeps us from it."""
         self._left = trio.Event()
-        if not fanout.join(self):
+        if self._reason is not None or not fanout.join(self):
             return
-        try:
-            await self._left.wait()
-        finally:
-            fanout.drop(self)
+        with trio.CancelScope() as self._waiting:
+            try:
+                await self._left.wait()
+            finally:
+                fanout.drop(self)
 
     def _most(self) -> int:
         return MOST if self._credit is None else min(MOST, self._credit)
@@ -115,5 +126,4 @@ class Follower:
         await self._send(self.prefix + self.format.batch(delivery.shown, delivery.cursor))
 
     async def _send(self, message: bytes) -> None:
-        with trio.CancelScope(shield=True):  # half a frame would be the end of the connection
-            await self._wire.send_message(self.format.opcode, message)
+        await self._wire.send_message(self.format.opcode, message)

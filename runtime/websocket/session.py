@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 from trio_websocket import ConnectionClosed
 
 from runtime.errors import OperationError
-from runtime.websocket.conversation import Call, Conversation, Follow, More, Reply, Stop
+from runtime.principal import Permission
+from runtime.websocket.conversation import (
+    Call,
+    Conversation,
+    ConversationLimits,
+    Follow,
+    More,
+    Reply,
+    Stop,
+)
 from runtime.websocket.follower import Follower
 from runtime.websocket.frames import PING, header
 
@@ -16,7 +26,6 @@ if TYPE_CHECKING:
     from eventlog.env import Env
     from runtime.operations import Operations
     from runtime.principal import Principal
-    from runtime.websocket.conversation import ConversationLimits
     from runtime.websocket.fanout import Fanout
     from runtime.websocket.formats import Format
     from runtime.websocket.wire import Wire
@@ -61,9 +70,15 @@ class Session:
         self._messages = messages
         self._wire = wire
         self._format = format
+        limits = limits or ConversationLimits()
         self._conversation = Conversation(format, limits)
+        self._reading = frozenset(
+            row.name for row in operations if row.permission is Permission.READ
+        )
+        self._reads = trio.CapacityLimiter(limits.reads)  # their answers are large
         self._followers: dict[str | int, Follower] = {}
         self._draining = trio.Event()
+        self._parted = trio.Event()
 
     @property
     def follows(self) -> int:
@@ -80,7 +95,8 @@ class Session:
                 while True:
                     await self._receive(await self._messages.get_message(), nursery)
             except ConnectionClosed:
-                pass
+                if self._draining.is_set():  # the good-bye is ours: the peer has yet to hear it
+                    await self._parted.wait()
             finally:
                 self._wire.sends_without_waiting(None)
             nursery.cancel_scope.cancel()
@@ -111,14 +127,16 @@ class Session:
                 pass
 
     async def _call(self, call: Call) -> None:
-        try:
-            if call.call == FOLLOW:
-                raise _no_call()
-            answer = await self._operations.call(self._principal, call.call, call.args)
-            message = self._conversation.answer(call.id, answer)
-        except OperationError as error:
-            message = self._conversation.refusal(call.id, error)
-        await self._send(message)
+        async with self._reads if call.call in self._reading else nullcontext():
+            try:
+                if call.call == FOLLOW:
+                    raise _no_call()
+                answer = await self._operations.call(self._principal, call.call, call.args)
+                message = self._conversation.answer(call.id, answer)
+            except OperationError as error:
+                message = self._conversation.refusal(call.id, error)
+            with self._conversation.leaving(message):
+                await self._send(message)
 
     async def _follow(self, asked: Follow, follower: Follower) -> None:
         try:
@@ -148,6 +166,7 @@ class Session:
             while self._followers:
                 await self._env.sleep(_MOMENT)
             await self._messages.aclose(SERVICE_RESTART, "come back with your cursors")
+        self._parted.set()
 
     async def _keep_alive(self, scope: trio.CancelScope) -> None:
         """Ask a silent peer whether it is there; end the connection of one that is not."""

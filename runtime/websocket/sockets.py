@@ -137,7 +137,7 @@ class Sockets:
             await self._serve(upgrade, wire, *chosen)
         except* BadPeer as group:
             bad = _first(group)
-            wire.say_last(close_frame(bad.code, bad.reason))
+            await wire.say_last(close_frame(bad.code, bad.reason))
         except* _EXPECTED:
             pass
         finally:
@@ -151,6 +151,9 @@ class Sockets:
         if self._draining or len(self._sessions) >= self._limits.connections:
             message = "this server goes down" if self._draining else "too many connections are open"
             await upgrade.refuse(503, "UNAVAILABLE", f"{message}; come again soon")
+            return None
+        if not any(key == b"sec-websocket-key" for key, _ in upgrade.headers):
+            await upgrade.refuse(400, "BAD_REQUEST", "send a handshake with a Sec-WebSocket-Key")
             return None
         offered = [
             name.strip().decode("latin-1")

@@ -2,8 +2,9 @@
 
 Everything that is sent, by us and by the library above, passes here, so frames never mix. A frame
 can be sent without waiting if the socket takes it at once; whoever cannot wait, because a thousand
-others are to be served, sends that way or not at all. A send that takes too long leaves half a
-frame on the way: nothing can follow it, so the connection is cut off.
+others are to be served, sends that way or not at all. A peer has to take something of what it is
+sent, however slowly. A send that is given up leaves half a frame on the way: nothing can follow it,
+so the connection is cut off.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import trio
 
@@ -23,11 +24,15 @@ if TYPE_CHECKING:
     from eventlog.env import Env
 
 
+PIECE: Final = 64 << 10
+_PARTING: Final = 1.0  # seconds in which a last frame may be sent
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireLimits:
     """How long a peer may take to accept what it is sent, and what it may send."""
 
-    send: float = 10.0  # seconds
+    send: float = 10.0  # seconds, for a piece of 64 KiB
     frames: FrameLimits = field(default_factory=FrameLimits)
 
 
@@ -94,7 +99,7 @@ class Wire(trio.abc.Stream):
         If the socket takes only a part, the rest follows by itself before anything else.
         """
         nursery, socket = self._nursery, self._socket
-        if nursery is None or socket is None or not self._turn.value:
+        if nursery is None or socket is None or self._closing or not self._turn.value:
             return False
         try:
             sent = os.write(socket.fileno(), frame)
@@ -103,15 +108,18 @@ class Wire(trio.abc.Stream):
         self.sent += sent
         if sent < len(frame):
             self._turn.acquire_nowait()
-            nursery.start_soon(self._send_rest, frame[sent:])
+            nursery.start_soon(self._send_rest, memoryview(frame)[sent:])  # many share the frame
         return True
 
-    def say_last(self, frame: bytes) -> None:
-        """Try to say something before the connection is closed; nobody waits for it."""
-        if self._socket is not None and self._turn.value:
-            self._closing = True
-            with suppress(OSError):
-                os.write(self._socket.fileno(), frame)
+    async def say_last(self, frame: bytes) -> None:
+        """Try to say something before the connection is closed, unless half a frame is there."""
+        if not self._turn.value:
+            return
+        with (
+            trio.move_on_after(_PARTING, shield=True),
+            suppress(trio.BrokenResourceError, trio.ClosedResourceError),
+        ):
+            await self.send_all(frame)
 
     async def send_message(self, opcode: int, message: bytes) -> None:
         """Send a whole message: at once if that is possible, else when its turn comes."""
@@ -120,23 +128,22 @@ class Wire(trio.abc.Stream):
             await self.send_all(frame)
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Send something when its turn comes. If the peer does not take it, cut it off."""
-        self._closing = self._closing or is_close(data)
-        with trio.move_on_after(self._limits.send) as patience:
-            async with self._turn:
+        """Send something when its turn comes. If the peer takes nothing, cut it off.
+
+        Nothing follows a Close: what comes after it is dropped.
+        """
+        async with self._turn:
+            if not self._closing:
+                self._closing = is_close(data)
                 await self._send(data)
-        if patience.cancelled_caught:
-            await self._cut_off()
-            raise trio.BrokenResourceError("the peer does not take what it is sent")
 
     def sends_without_waiting(self, nursery: trio.Nursery | None) -> None:
         """Allow ``send_now``: what it cannot finish is finished in the nursery."""
         self._nursery = nursery
 
-    async def _send_rest(self, rest: bytes) -> None:
+    async def _send_rest(self, rest: memoryview) -> None:
         try:
-            with trio.move_on_after(self._limits.send):
-                await self._send(rest)
+            await self._send(rest)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # the reader finds out too, and ends the connection
         finally:
@@ -144,12 +151,19 @@ class Wire(trio.abc.Stream):
 
     async def _send(self, data: bytes | bytearray | memoryview) -> None:
         """Send all of it, or cut the connection off: half a frame would spoil what follows."""
+        rest = memoryview(data)
         try:
-            await self._stream.send_all(data)
+            while rest:
+                with trio.fail_after(self._limits.send):
+                    await self._stream.send_all(rest[:PIECE])
+                self.sent += len(rest[:PIECE])
+                rest = rest[PIECE:]
+        except trio.TooSlowError as error:
+            await self._cut_off()
+            raise trio.BrokenResourceError("the peer does not take what it is sent") from error
         except BaseException:
             await self._cut_off()
             raise
-        self.sent += len(data)
 
     async def _cut_off(self) -> None:
         self._socket = None
@@ -164,6 +178,6 @@ class Wire(trio.abc.Stream):
         """Close the connection; the library does so without a word where frames are broken."""
         last = None if self._closing else self.farewell()
         if last is not None:
-            self.say_last(last)
+            await self.say_last(last)
         self._socket = None
         await self._stream.aclose()

@@ -29,6 +29,21 @@ async def test_exports_are_replayed_in_pages(autojump_clock: MockClock) -> None:
             assert error_of(wrong, 422)["code"] == "VALIDATION_ERROR"
 
 
+async def test_a_page_of_large_exports_ends_early(autojump_clock: MockClock) -> None:
+    """However many are asked for, an answer has some MiB at most; the pages together have all."""
+    async with client() as asking:
+        run_id = await asking.started("pour", args={"items": 5, "size": 500_000})
+        await asking.ended(run_id)
+        sizes: list[int] = []
+        after = None
+        while not sizes or after is not None:
+            params = {"limit": 500} if after is None else {"limit": 500, "after": after}
+            page = (await asking.get(f"/runs/{run_id}/export", params=params)).json()
+            sizes.append(len(page["items"]))
+            after = page["next_after"]
+        assert sizes == [3, 2]
+
+
 async def test_exports_go_on_from_a_cursor(autojump_clock: MockClock) -> None:
     """R87: with the cursor of any answer, each item that came later is seen exactly once."""
     async with client() as asking:

@@ -46,4 +46,5 @@ async def test_targets_of_every_form_get_a_sane_answer(
         await client.send(line + b"\r\n" + HOST + b"\r\n")
         answer = await client.response()
     assert answer.status == status
+    assert (status == 204) == ("content-length" not in answer.headers)
     assert [seen[1] for seen in echo.seen] == ([] if path is None else [path])

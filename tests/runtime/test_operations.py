@@ -21,6 +21,7 @@ from actors.errors import (
 from eventlog import errors as log_errors
 from runtime.answers import CHANNELS
 from runtime.errors import ERRORS, OperationError, translated
+from runtime.loading import Problem
 from runtime.node import OPERATIONS
 from runtime.operations import COMMON_ERRORS, operations_of
 from runtime.principal import LOCAL, Permission, Principal
@@ -140,6 +141,29 @@ async def test_plugins_are_listed_with_the_schemas_of_their_entries(
         assert nap["args"]["required"] == ["seconds"]
         assert (nap["timeout"], nap["resumes"]) == (100, True)
         assert nap["description"] == "Sleep, durably."
+
+
+async def test_what_was_not_loaded_is_told_without_paths(autojump_clock: MockClock) -> None:
+    """Callers may be anywhere: where things lie on this machine is not theirs to know."""
+    async with service() as s:
+        s.node.host.entries.problems = [
+            Problem(
+                source="folder /srv/my plugins/mail",
+                message="FileNotFoundError: [Errno 2] No such file: '/etc/mail/key.pem' / x",
+                remedy="Look at /var/log, at mail/readme or at https://example.org/a/b.",
+                file="/srv/my plugins/mail/code.py",
+                line=7,
+            )
+        ]
+        assert (await s.call("plugins.list", {}))["problems"] == [
+            {
+                "source": "folder mail",
+                "message": "FileNotFoundError: [Errno 2] No such file: 'key.pem' / x",
+                "remedy": "Look at log, at mail/readme or at https://example.org/a/b.",
+                "file": "code.py",
+                "line": 7,
+            }
+        ]
 
 
 @pytest.mark.parametrize(

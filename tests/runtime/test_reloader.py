@@ -66,7 +66,7 @@ async def test_what_cannot_be_loaded_again_goes_on_as_it_was(
         await trio.sleep(REST)
         assert await ran(s, "greet") == "one one"
         (problem,) = await problems(s)
-        assert (problem["file"], problem["line"]) == (str(plugin_files.code), 3)
+        assert (problem["file"], problem["line"]) == (plugin_files.code.name, 3)
         assert "SyntaxError" in problem["message"]
         assert problem["remedy"]
         (told,) = [record for record in caplog.records if record.levelno >= logging.ERROR]

@@ -11,6 +11,7 @@ from actors.errors import Fenced
 from actors.run.commands import Deliver, Finish, RunCommand
 from actors.run.events import ExportAppended, ProgressReported, RunEnded, RunError
 from actors.run.status import Outcome
+from runtime.answers import RunAnswer
 from runtime.principal import LOCAL
 from runtime.requests import (
     AnswerRun,
@@ -360,3 +361,25 @@ async def test_a_thousand_creates_cancels_and_retries_restart_no_actor(
                 for _ in range(100):
                     nursery.start_soon(use)
         assert (actors.started, actors.live) == (2000, 2000)
+
+
+async def test_whoever_waits_is_answered_when_the_host_lets_go(autojump_clock: MockClock) -> None:
+    """The run goes on at the next start: its id is what the caller needs to find it there."""
+    nap = CreateRun(
+        plugin_id="test", entry_id="nap", args={"seconds": 20}, mode="sync", idempotency_key="n"
+    )
+    answers: list[RunAnswer] = []
+    async with service() as s:
+
+        async def wait() -> None:
+            answers.append(await s.create(LOCAL, nap))
+
+        with trio.fail_after(5):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(wait)
+                await trio.sleep(1)
+                s.node.host.drain()
+            await wait()  # also whoever asks again after that
+    for answer in answers:
+        assert answer["run"]["status"] == "running"
+        assert "result" not in answer

@@ -35,11 +35,14 @@ class Upgraded:
         await self.stream.send_all(b"HTTP/1.1 %d No\r\ncontent-length: 0\r\n\r\n" % status)
 
 
-async def upgrade_on(stream: trio.abc.Stream) -> Upgraded:
-    """Read the head of a request."""
+async def upgrade_on(stream: trio.abc.Stream) -> Upgraded | None:
+    """Read the head of a request, if one comes."""
     data = b""
     while b"\r\n\r\n" not in data:
-        data += await stream.receive_some(65536)
+        came = await stream.receive_some(65536)
+        if not came:
+            return None
+        data += came
     head, _, trailing = data.partition(b"\r\n\r\n")
     lines = head.split(b"\r\n")
     headers = [(k.lower(), v.strip()) for k, _, v in (ln.partition(b":") for ln in lines[1:])]
@@ -100,7 +103,14 @@ class Server:
 
     async def accept(self, stream: trio.abc.Stream) -> None:
         """Serve one connection, as the port does."""
-        await self.sockets.accept(await upgrade_on(stream))
+        try:
+            upgrade = await upgrade_on(stream)
+            if upgrade is not None:
+                await self.sockets.accept(upgrade)
+        except trio.BrokenResourceError:
+            pass  # it went before it had asked
+        finally:
+            await trio.aclose_forcefully(stream)
 
     @asynccontextmanager
     async def connect(
@@ -113,18 +123,18 @@ class Server:
         mine, theirs = streams or trio.testing.memory_stream_pair()
         self.nursery.start_soon(self.accept, theirs)
         async with trio.open_nursery() as nursery:
-            connection = await wrap_client_stream(
-                nursery,
-                mine,  # type: ignore[arg-type]  # it takes any stream
-                "localhost",
-                "/ws",
-                subprotocols=[format_],
-            )
             try:
+                connection = await wrap_client_stream(
+                    nursery,
+                    mine,  # type: ignore[arg-type]  # it takes any stream
+                    "localhost",
+                    "/ws",
+                    subprotocols=[format_],
+                )
                 yield Client(connection, format_)
             finally:  # without a good-bye: this side has the error that the server guards against
+                await _closed(mine)  # first: nothing may hide what a test found
                 nursery.cancel_scope.cancel()
-                await trio.aclose_forcefully(mine)
 
 
 @asynccontextmanager
@@ -135,6 +145,11 @@ async def serving(service: Service, limits: SocketLimits | None = None) -> Async
         nursery.start_soon(sockets.run)
         yield Server(service, nursery, sockets)
         nursery.cancel_scope.cancel()
+
+
+async def _closed(stream: trio.abc.Stream) -> None:
+    with trio.CancelScope(shield=True):
+        await trio.aclose_forcefully(stream)
 
 
 def socket_pair() -> tuple[trio.SocketStream, trio.SocketStream]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import tracemalloc
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
+import msgspec
 import pytest
 import trio
 from trio.testing import MockClock
 
 from runtime.principal import LOCAL, Principal
 from runtime.websocket import SocketLimits
+from runtime.websocket.conversation import ConversationLimits
 from runtime.websocket.frames import FrameLimits
 from runtime.websocket.wire import WireLimits
 from tests.runtime.service import service
@@ -139,6 +141,7 @@ async def test_whoever_comes_while_the_server_drains_is_told(autojump_clock: Moc
                 assert await raw.close_code() == 1012
 
 
+@pytest.mark.parametrize("real", [True, False], ids=["socket", "as under TLS"])
 @pytest.mark.parametrize(
     ("data", "code"),
     [
@@ -153,10 +156,10 @@ async def test_whoever_comes_while_the_server_drains_is_told(autojump_clock: Moc
     ],
     ids=["large", "enormous", "fragments", "utf8", "opcode", "continuation", "unmasked", "ping"],
 )
-async def test_broken_frames_end_their_connection(data: bytes, code: int) -> None:
-    """With a code that says why; others go on."""
+async def test_broken_frames_end_their_connection(data: bytes, code: int, real: bool) -> None:
+    """With a code that says why, also where there is no bare socket; others go on."""
     limits = SocketLimits(wire=WireLimits(frames=FrameLimits(message_bytes=1000)))
-    async with service() as s, serving(s, limits) as server, peer(server) as raw:
+    async with service() as s, serving(s, limits) as server, peer(server, real=real) as raw:
         await raw.stream.send_all(data)
         with trio.fail_after(5):
             assert await raw.close_code() == code
@@ -202,7 +205,7 @@ async def test_a_handshake_that_does_not_come_is_not_waited_for(
     async with service() as s, serving(s) as server:
         mine, theirs = trio.testing.memory_stream_pair()
         server.nursery.start_soon(server.accept, theirs)
-        await mine.send_all(b"GET /ws HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await mine.send_all(b"GET /ws HTTP/1.1\r\nHost: localhost\r\nSec-WebSocket-Key: x\r\n\r\n")
         with trio.fail_after(20):
             await Raw(mine).ends()
 
@@ -223,6 +226,17 @@ async def test_what_is_not_spoken_here_is_refused(
         server.nursery.start_soon(server.accept, theirs)
         await mine.send_all(HANDSHAKE % (path, more))
         assert (await mine.receive_some(100)).split()[1] == status
+
+
+async def test_a_handshake_without_a_key_is_told_what_it_lacks(
+    autojump_clock: MockClock,
+) -> None:
+    """Like every error, in words."""
+    async with service() as s, serving(s) as server:
+        mine, theirs = trio.testing.memory_stream_pair()
+        server.nursery.start_soon(server.accept, theirs)
+        await mine.send_all(b"GET /ws HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert (await mine.receive_some(100)).split()[1] == b"400"
 
 
 async def test_so_many_calls_and_follows_and_no_more(autojump_clock: MockClock) -> None:
@@ -317,3 +331,95 @@ async def test_noise_ends_its_connection_only() -> None:
             async with peer(server) as raw:
                 await raw.stream.send_all(os.urandom(500))
         await works(server)
+
+
+async def test_answers_that_nobody_takes_are_bounded() -> None:
+    """Who asks and asks, and reads nothing, is listened to no longer (pitfall 6)."""
+    async with service() as s, serving(s) as server, peer(server) as raw:
+        for _ in range(20):
+            await s.start("greet", task_id="t" * 200)
+        asked = b"".join(
+            masked(1, b'{"id":%d,"call":"runs.list"}' % number) for number in range(20_000)
+        )
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            with trio.move_on_after(2):
+                await raw.stream.send_all(asked)
+                await trio.sleep_forever()
+            used = tracemalloc.get_traced_memory()[0] - before
+        finally:
+            tracemalloc.stop()
+        assert used < 20 << 20
+        await works(server)
+
+
+async def test_a_read_waits_for_answers_that_are_not_taken(autojump_clock: MockClock) -> None:
+    """So many are made at a time; a call that changes something does not wait for them."""
+    limits = SocketLimits(conversation=ConversationLimits(reads=2))
+    async with service() as s, serving(s, limits) as server, server.connect() as client:
+        for number in range(50):
+            await client.send({"id": number, "call": "runs.list"})
+        create = {"plugin_id": "test", "entry_id": "greet", "args": {}}
+        await client.send({"id": "new", "call": "runs.create", "args": create})
+        answers = [await client.receive() for _ in range(51)]
+        assert {answer["id"] for answer in answers} == {*range(50), "new"}
+        assert all("ok" in answer for answer in answers)
+
+
+async def test_a_slow_peer_is_served_as_long_as_it_takes_something() -> None:
+    """However long a message lasts, and however many wait behind it."""
+    limits = SocketLimits(wire=WireLimits(send=0.5))
+    async with service() as s, serving(s, limits) as server, peer(server) as raw:
+        run_id = (await s.start("pour", args={"items": 16, "size": 60_000}))["run_id"]
+        await s.finished(run_id)
+        ask = {"call": "runs.export", "args": {"run_id": run_id}}
+        for number in range(3):
+            await raw.stream.send_all(masked(1, msgspec.json.encode({"id": number, **ask})))
+        got, began = 0, trio.current_time()
+        while got < 3 * 16 * 60_000:
+            got += len(await raw.stream.receive_some(64 << 10))
+            await trio.sleep(0.05)
+        assert trio.current_time() - began > 3 * limits.wire.send
+        assert server.sockets.connections == 1
+
+
+async def test_nothing_follows_a_close(autojump_clock: MockClock) -> None:
+    """An answer that is ready later is not sent: RFC 6455, 5.5.1."""
+    async with service() as s, serving(s) as server, peer(server, real=False) as raw:
+        nap = {"plugin_id": "test", "entry_id": "nap", "args": {"seconds": 1}, "mode": "sync"}
+        call = {"id": 1, "call": "runs.create", "args": nap}
+        await raw.stream.send_all(masked(1, msgspec.json.encode(call)))
+        await trio.sleep(0.5)
+        server.sockets.drain()
+        assert (await raw.frame())[0] == 8
+        with pytest.raises(EOFError):  # after some seconds in which no Close has come back
+            await raw.frame()
+        assert [run["status"] for run in (await s.call("runs.list", {}))["runs"]] == ["succeeded"]
+
+
+async def test_one_large_batch_costs_stalled_followers_no_more() -> None:
+    """What is committed together is told in frames of a bounded size, which all share."""
+    async with service() as s, serving(s) as server, _live(server, 20) as stalled:
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            run_id = (await s.start("pour", args={"items": 100, "size": 60_000}))["run_id"]
+            await s.finished(run_id)
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            used = tracemalloc.get_traced_memory()[0] - before
+        finally:
+            tracemalloc.stop()
+        log = 100 * 60_000 * 2  # it is in the store, and in the tail
+        assert (used - log) / len(stalled) < 512 << 10
+
+
+@asynccontextmanager
+async def _live(server: Server, count: int) -> AsyncIterator[list[Raw]]:
+    """Connect peers that follow, have caught up, and read no more."""
+    async with AsyncExitStack() as stack:
+        peers = [await stack.enter_async_context(peer(server)) for _ in range(count)]
+        for raw in peers:
+            await raw.stream.send_all(masked(1, b'{"id":1,"follow":{"channel":"export"}}'))
+            assert b"live" in (await raw.frame())[1]
+        yield peers
