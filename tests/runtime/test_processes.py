@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from base64 import b64decode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -177,6 +179,22 @@ async def test_a_cancel_request_is_heard(language: str) -> None:
         assert end["finished_at"] is not None
         assert end["cancel_requested_at"] is not None
         assert end["finished_at"] - end["cancel_requested_at"] < 2
+
+
+@pytest.mark.parametrize(
+    ("module", "heavy"),
+    [
+        ("perdure.child", {"trio", "asyncio", "sqlite3", "rich", "click", "ssl"}),
+        ("runtime.process.kit_async", {"trio", "sqlite3", "rich", "click"}),
+    ],
+)
+def test_a_process_imports_little(module: str, heavy: set[str]) -> None:
+    """It starts quickly because of what it does without, with a plugin in it too."""
+    code = f"import sys, {module}\nfrom perdure import *\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    imported = set(done.stdout.split())
+    assert module in imported
+    assert imported & heavy == set()
 
 
 def test_examples_are_plugins() -> None:
