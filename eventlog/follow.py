@@ -115,10 +115,11 @@ class Follow:
         self._told_position = mark.position
         self._told_at = self._source.env.monotonic()
 
-    async def next_batch(self, limit: int | None = None) -> Batch:
+    async def next_batch(self, limit: int | None = None, *, wait: bool = True) -> Batch:
         """Wait for matching records, for the live edge, or for a heartbeat.
 
-        ``limit`` is for this once, and never more than the follower's own.
+        ``limit`` is for this once, and never more than the follower's own. Without ``wait`` the
+        live edge is returned whenever it is reached, and not only the first time.
         """
         await trio.lowlevel.checkpoint()
         limit = self._limits.records if limit is None else min(limit, self._limits.records)
@@ -130,7 +131,8 @@ class Follow:
                 matching, live = await self._read_page(limit), False
             else:
                 matching, live = self._take_recent(recent)
-            if matching or (live and not self._told_live) or self._heartbeat_is_due():
+            arrives = live and not (wait and self._told_live)
+            if matching or arrives or self._heartbeat_is_due():
                 return self._batch(matching, live=live)
             if live:
                 await self._wait(signal)

@@ -72,14 +72,17 @@ class Following:
         """The cursor up to which everything was delivered; None while runs are being listed."""
         return None if self._listing is not None else self.follow.cursor
 
-    async def next_delivery(self, limit: int | None = None) -> Delivery:
-        """Wait for events, ``limit`` of them at most, for the live edge, or for a heartbeat."""
+    async def next_delivery(self, limit: int | None = None, *, wait: bool = True) -> Delivery:
+        """Wait for events, ``limit`` of them at most, for the live edge, or for a heartbeat.
+
+        Without ``wait`` nothing is waited for at the live edge.
+        """
         limit = self._limit if limit is None else min(limit, self._limit)
         try:
             if self._listing is not None:
                 return await self._next_listed(limit)
             while True:
-                batch = await self.follow.next_batch(limit)
+                batch = await self.follow.next_batch(limit, wait=wait)
                 shown = self.channel.shown(self._passing(batch.records))
                 with trio.CancelScope(shield=True):  # the place has moved: nothing may get lost
                     end = await self._ends(batch.records, live=batch.live)

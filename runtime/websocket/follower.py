@@ -26,18 +26,24 @@ class Follower:
         follow_id: str | int,
         format: Format,  # noqa: A002 - what else
         wire: Wire,
+        pulls: trio.CapacityLimiter,
         credit: int | None,
     ) -> None:
-        """Begin with a credit of so many events, or (None) without a bound."""
+        """Begin with a credit of so many events, or (None) without a bound.
+
+        ``pulls`` says how many follows of a connection may have a batch on its way.
+        """
         self.format = format
         self._id = follow_id
         self._wire = wire
+        self._pulls = pulls
         self._credit = credit
         self.prefix = format.prefix(follow_id)
         self._waiting = trio.CancelScope()  # for events, credit or the group; never for a send
         self._reason: EndReason | None = None
         self._credited = trio.Event()
         self._left = trio.Event()  # the group
+        self._told_live = False
         self._ended_at: str | None = None
 
     # What others tell it
@@ -80,36 +86,50 @@ class Follower:
 
     async def _deliver(self, conversation: Conversation, fanout: Fanout) -> None:
         """Deliver all there is, or until it is to stop."""
-        told_live = False
-        while self._ended_at is None:
-            delivery = await self._next()
-            if delivery is None:
-                return
-            if delivery.shown or not delivery.live or told_live:
-                await self._send_batch(delivery)
-            if delivery.end:
-                self._ended_at, self._reason = delivery.cursor, None
-            elif delivery.live:
-                if not told_live:
-                    told_live = True
-                    await self._send(conversation.live(self._id, delivery.cursor))
+        while self._ended_at is None and await self._may_pull():
+            try:
+                live = await self._deliver_next(conversation)
+            finally:
+                self._pulls.release()
+            if live:
                 await self._stand_in_group(fanout)
 
-    async def _next(self) -> Delivery | None:
-        """Wait for credit and pull; None if it is to stop."""
+    async def _deliver_next(self, conversation: Conversation) -> bool:
+        """Pull and send; tell whether there is nothing more for now."""
+        delivery = await self._pull()
+        if delivery is None:
+            return False
+        if delivery.shown or not delivery.live:
+            await self._send_batch(delivery)
+        if delivery.end:
+            self._ended_at, self._reason = delivery.cursor, None
+        elif delivery.live and not self._told_live:
+            self._told_live = True
+            await self._send(conversation.live(self._id, delivery.cursor))
+        return delivery.live
+
+    async def _may_pull(self) -> bool:
+        """Wait for credit, and for a place among the few whose batches are on their way."""
         if self._reason is not None:
-            return None
+            return False
         with trio.CancelScope() as self._waiting:
             while self._credit == 0:
                 self._credited = trio.Event()
                 await self._credited.wait()
-            return await self.following.next_delivery(self._most())
+            await self._pulls.acquire()
+            return True
+        return False
+
+    async def _pull(self) -> Delivery | None:
+        """Give what comes next, or the live edge; None if it is to stop."""
+        with trio.CancelScope() as self._waiting:
+            return await self.following.next_delivery(self._most(), wait=False)
         return None
 
     async def _stand_in_group(self, fanout: Fanout) -> None:
         """Be served with all others, until something keeps us from it."""
         self._left = trio.Event()
-        if self._reason is not None or not fanout.join(self):
+        if self._reason is not None or self._ended_at is not None or not fanout.join(self):
             return
         with trio.CancelScope() as self._waiting:
             try:

@@ -35,6 +35,7 @@ GONE_AFTER: Final = 60.0
 FAREWELL: Final = 5.0  # seconds that parting may take
 SERVICE_RESTART: Final = 1012
 FOLLOW: Final = "log.follow"
+PULLS: Final = 4  # follows of a connection whose batches are on their way; others wait without one
 _MOMENT: Final = 0.01
 
 
@@ -77,6 +78,7 @@ class Session:
         )
         self._reads = trio.CapacityLimiter(limits.reads)  # their answers are large
         self._followers: dict[str | int, Follower] = {}
+        self._pulls = trio.CapacityLimiter(PULLS)
         self._draining = trio.Event()
         self._parted = trio.Event()
 
@@ -114,7 +116,7 @@ class Session:
             case Call():
                 nursery.start_soon(self._call, asked)
             case Follow():
-                follower = Follower(asked.id, self._format, self._wire, asked.credit)
+                follower = Follower(asked.id, self._format, self._wire, self._pulls, asked.credit)
                 self._followers[asked.id] = follower
                 nursery.start_soon(self._follow, asked, follower)
             case More():

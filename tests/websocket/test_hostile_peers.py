@@ -307,6 +307,26 @@ async def test_nothing_follows_a_close(autojump_clock: MockClock) -> None:
         assert [run["status"] for run in (await s.call("runs.list", {}))["runs"]] == ["succeeded"]
 
 
+async def test_a_hundred_follows_of_one_stalled_peer_cost_little() -> None:
+    """A few of them have a batch on its way; the others wait without one."""
+    async with service() as s, serving(s) as server, peer(server) as raw:
+        for _ in range(10):
+            await s.finished((await s.start("pour", args={"items": 50, "size": 2000}))["run_id"])
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            for number in range(100):
+                ask = {"id": number, "follow": {"channel": "log"}}
+                await raw.stream.send_all(masked(1, msgspec.json.encode(ask)))
+            with trio.move_on_after(2):
+                await trio.sleep_forever()
+            used = tracemalloc.get_traced_memory()[0] - before
+        finally:
+            tracemalloc.stop()
+        assert used < 4 << 20
+        await works(server)
+
+
 async def test_one_large_batch_costs_stalled_followers_no_more() -> None:
     """What is committed together is told in frames of a bounded size, which all share."""
     async with service() as s, serving(s) as server, _live(server, 20) as stalled:
