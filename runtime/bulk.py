@@ -111,14 +111,17 @@ class Bulk:
         """Ask many runs to end: count them first, then pass the count and its cursor."""
         usual = _CANCELABLE if request.force else _OPEN
         where = _filter(principal, request, _CANCELABLE, usual, newest=False)
+        mode = CancelMode.FORCE if request.force else CancelMode.COOPERATIVE
 
         async def cancel(run_id: str) -> str | None:
             redactor = await self._host.redactor_of(await self._reader.require(principal, run_id))
+            at = self._host.env.now()
             command = RequestCancel(
                 by=str(principal),
                 reason=redactor.maybe_text(request.reason),
-                mode=CancelMode.FORCE if request.force else CancelMode.COOPERATIVE,
-                at=self._host.env.now(),
+                mode=mode,
+                at=at,
+                deadline=self._host.limits.next_step_at(mode, at),
             )
             folded = await self._host.runs.ask(stream_of(run_id), command, principal=str(principal))
             return None if folded.state.cancel is None else run_id  # it ended without being asked

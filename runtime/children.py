@@ -107,10 +107,12 @@ class Children:
 
     async def _cancel(self, child: str, parent: Run) -> Run:
         out_of_time = parent.cancel is None
+        mode, at = parent.cancel_mode or CancelMode.COOPERATIVE, self._host.env.now()
         request = RequestCancel(
             by=self._host.name,
             reason="its parent is out of time" if out_of_time else "its parent was canceled",
-            mode=parent.cancel_mode or CancelMode.COOPERATIVE,
-            at=self._host.env.now(),
+            mode=mode,
+            at=at,
+            deadline=self._host.limits.next_step_at(mode, at),
         )
         return (await self._host.ask(child, request)).state

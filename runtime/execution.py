@@ -22,6 +22,7 @@ from eventlog.errors import LogClosed
 from runtime.contract import RunCancelled, RunContext
 from runtime.current_run import CurrentRun
 from runtime.ending import SUCCESS, Ending, ending_of_value, error_of, is_cancellation
+from runtime.limits import LAST_WORDS
 from runtime.run_logging import LoggedRun, work_for
 from runtime.run_outbox import RunOutbox
 from runtime.run_secrets import RunSecrets
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from runtime.plugin import Entry
 
 FLUSH_AFTER: Final = 0.05  # seconds an output waits for company
-LAST_WORDS: Final = 0.1  # seconds for an entry that obeys to come to its end; then nobody waits
 _NANOSECONDS: Final = 1_000_000_000
 
 
@@ -218,7 +218,9 @@ class Execution:
         for mode in (CancelMode.INTERRUPT, CancelMode.FORCE):
             await self._until_asked(mode, self._desk.limits.cancel_grace)
             if not self._is_asked(mode):
-                await self._ask(RequestCancel(by="host", mode=mode, at=self.now()))
+                at = self.now()
+                deadline = self._desk.limits.next_step_at(mode, at)
+                await self._ask(RequestCancel(by="host", mode=mode, at=at, deadline=deadline))
         await self._desk.env.sleep(LAST_WORDS)
         with trio.CancelScope(shield=True):
             await self._end(self._interrupted())

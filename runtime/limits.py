@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from actors.run.status import CancelMode
 from runtime.plugin import LONGEST
 from runtime.registry import IDLE
 
 CANCEL_GRACE: Final = 5.0  # seconds an entry gets to obey, and again after being interrupted
 SYNC_WAIT: Final = 30.0  # seconds that a caller who wants to wait for the end may wait
+LAST_WORDS: Final = 0.1  # seconds for an entry that obeys to come to its end; then nobody waits
 DEFAULT_LIMIT: Final = 1000  # runs at once, on the whole host
+_NANOSECONDS: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,3 +32,11 @@ class HostLimits:
         """Give the time that a run may take: what was asked for, up to what is allowed."""
         longest = LONGEST if self.timeout is None else self.timeout
         return self.timeout if asked is None else min(asked, longest)
+
+    def next_step_at(self, mode: CancelMode, at: int) -> int:
+        """Give when a run that was asked to end at an instant is asked in a harder way.
+
+        After the hardest, it is ended without its entry.
+        """
+        grace = LAST_WORDS if mode is CancelMode.FORCE else self.cancel_grace
+        return at + round(grace * _NANOSECONDS)

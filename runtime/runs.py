@@ -95,11 +95,13 @@ class Runs(RunQueries):
     async def cancel(self, principal: Principal, request: CancelRun) -> RunAnswer:
         """Ask a run to end; one that has ended stays as it is."""
         redactor = await self._redactor(principal, request.run_id)
+        mode, at = CancelMode.FORCE if request.force else CancelMode.COOPERATIVE, self._env.now()
         command = RequestCancel(
             by=str(principal),
             reason=redactor.maybe_text(request.reason),
-            mode=CancelMode.FORCE if request.force else CancelMode.COOPERATIVE,
-            at=self._env.now(),
+            mode=mode,
+            at=at,
+            deadline=self._host.limits.next_step_at(mode, at),
         )
         return await self._ask(principal, request.run_id, command)
 

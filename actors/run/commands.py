@@ -56,6 +56,7 @@ class RequestCancel:
     intent: CancelIntent = CancelIntent.CANCEL
     mode: CancelMode = CancelMode.COOPERATIVE
     reason: str | None = None
+    deadline: int | None = None  # when a harder way follows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

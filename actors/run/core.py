@@ -149,13 +149,14 @@ def _request_cancel(run: Run, command: RequestCancel) -> tuple[RunEvent, ...]:
     if run.cancel_mode is not None:
         if command.mode <= run.cancel_mode:
             return ()
-        return (CancelEscalated(mode=command.mode, at=command.at),)
+        return (CancelEscalated(mode=command.mode, at=command.at, deadline=command.deadline),)
     requested = CancelRequested(
         intent=command.intent,
         mode=command.mode,
         reason=command.reason,
         by=command.by,
         at=command.at,
+        deadline=command.deadline,
     )
     if run.status is Status.QUEUED:
         return (requested, _ended_by(run, requested, command.at))

@@ -205,7 +205,7 @@ class ChildStarted(Struct, frozen=True, kw_only=True):
 
 
 @RUN_EVENTS.register
-class CancelRequested(Struct, frozen=True, kw_only=True):
+class CancelRequested(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Somebody, or the clock, asked the run to end."""
 
     event_name: ClassVar[str] = "run.cancel-requested"
@@ -214,15 +214,17 @@ class CancelRequested(Struct, frozen=True, kw_only=True):
     reason: str | None
     by: str
     at: int
+    deadline: int | None = None  # when a harder way follows, if the run has not ended by then
 
 
 @RUN_EVENTS.register
-class CancelEscalated(Struct, frozen=True, kw_only=True):
+class CancelEscalated(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The run is asked to end in a harder way."""
 
     event_name: ClassVar[str] = "run.cancel-escalated"
     mode: CancelMode
     at: int
+    deadline: int | None = None  # as above; after the hardest way the run ends without its entry
 
 
 @RUN_EVENTS.register

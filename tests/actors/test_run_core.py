@@ -172,8 +172,8 @@ def test_cancelling_twice_changes_nothing() -> None:
 def test_a_cancel_can_only_become_harder() -> None:
     """From a flag to an interrupt to force, and never back."""
     run = given(RUN, *HISTORIES[Status.CANCEL_REQUESTED])
-    harder = run.when(RequestCancel(by="b", mode=CancelMode.FORCE, at=9)).then(
-        CancelEscalated(mode=CancelMode.FORCE, at=9)
+    harder = run.when(RequestCancel(by="b", mode=CancelMode.FORCE, at=9, deadline=10)).then(
+        CancelEscalated(mode=CancelMode.FORCE, at=9, deadline=10)
     )
     harder.when(RequestCancel(by="b", mode=CancelMode.INTERRUPT, at=10)).then()
     assert harder.state.cancel.at == CANCELING.at

@@ -10,12 +10,13 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from typing import Any
 
 import pytest
 import trio
 
-from actors.run.events import CancelEscalated, LogBatch, RunEnded
+from actors.run.events import CancelEscalated, CancelRequested, LogBatch, RunEnded
 from runtime.manifest import read_manifest
 from runtime.plugin import declared
 from runtime.principal import LOCAL
@@ -126,7 +127,7 @@ async def test_a_flood_is_thinned_and_delays_nobody() -> None:
 
 
 async def test_a_stubborn_process_is_killed_with_all_it_has_started() -> None:
-    """Asked, interrupted, killed: each an event; nothing is left of it (R77, R106)."""
+    """Asked, interrupted, killed: each an event with a deadline; nothing is left (R77, R106)."""
     async with hostile(cancel_grace=0.3) as s:
         run_id = await start(s, "stubborn")
         await until_stage(s, run_id, "deaf")
@@ -136,10 +137,11 @@ async def test_a_stubborn_process_is_killed_with_all_it_has_started() -> None:
         end = await s.finished(run_id)
         assert end["status"] == "canceled"
         assert trio.current_time() - begun < 2
-        assert [event.mode.name for event in s.world.events(run_id, CancelEscalated)] == [
-            "INTERRUPT",
-            "FORCE",
-        ]
+        steps = s.world.events(run_id, CancelRequested) + s.world.events(run_id, CancelEscalated)
+        assert [step.mode.name for step in steps] == ["COOPERATIVE", "INTERRUPT", "FORCE"]
+        assert [step.deadline - step.at for step in steps] == [300_000_000] * 2 + [100_000_000]
+        for step, harder in pairwise(steps):
+            assert step.deadline <= harder.at
         await trio.sleep(0.3)
         assert processes(f"#{run_id}") == []
         assert (await run(s, "fine"))["status"] == "succeeded"
