@@ -72,7 +72,14 @@ class Ran:
 
 async def items(s: Service, run_id: str) -> list[ExportItem]:
     """All that a run has put out."""
-    return (await s.export(LOCAL, ExportRun(run_id=run_id, limit=500)))["items"]
+    items: list[ExportItem] = []
+    after = None
+    while True:
+        page = await s.export(LOCAL, ExportRun(run_id=run_id, limit=500, after=after))
+        items += page["items"]
+        after = page["next_after"]
+        if after is None:
+            return items
 
 
 # Who it is

@@ -24,7 +24,7 @@ from eventlog.simulation import Dead, SimEnv
 from runtime.catalogue import Catalogue
 from runtime.directory import Directory
 from runtime.errors import OperationError, translated
-from runtime.host import Host
+from runtime.host import Host, LetGo
 from runtime.limits import HostLimits
 from runtime.plugin import declared
 from runtime.recovery import recover
@@ -92,7 +92,7 @@ class RunWorld:
                 try:
                     with trio.fail_after(PATIENCE):
                         answer = await fn(server)
-                except Dead:
+                except (Dead, LetGo):
                     pass
                 except trio.TooSlowError:
                     raise Violation("nobody answers") from None
