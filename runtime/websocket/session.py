@@ -153,7 +153,8 @@ class Session:
         except trio.BrokenResourceError:
             pass  # the peer is gone; the reader finds out too
         finally:
-            self._followers.pop(asked.id, None)
+            if self._followers.get(asked.id) is follower:  # and not one that took the id over
+                del self._followers[asked.id]
 
     # Writing
 

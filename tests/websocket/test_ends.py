@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 import trio
 from trio.testing import MockClock
 
+from runtime.websocket.wire import Wire
 from tests.runtime.service import service
 from tests.websocket.harness import serving
 from tests.websocket.raw_peer import masked, peer
@@ -49,3 +51,33 @@ async def test_a_listing_that_breaks_off_has_no_cursor(autojump_clock: MockClock
         assert (len(listed["events"]), listed["cursor"]) == (3, None)
         server.sockets.drain()
         assert await client.receive() == {"id": 1, "end": "draining", "cursor": None}
+
+
+async def test_an_id_can_be_used_again_as_soon_as_its_end_is_heard(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also by a client that is faster than the task which told it."""
+    send = Wire.send_message
+
+    async def slowly(self: Wire, opcode: int, message: bytes) -> None:
+        await send(self, opcode, message)
+        if b'"end"' in message or b'"error"' in message:
+            await trio.sleep(1)
+
+    monkeypatch.setattr(Wire, "send_message", slowly)
+    async with service() as s, serving(s) as server, server.connect() as client:
+        for first in ({"channel": "log"}, {"channel": "nothing"}):
+            await client.send({"id": 1, "follow": first})
+            if first["channel"] == "log":
+                await client.until("live")
+                await client.send({"id": 1, "stop": True})
+                await client.until("end")
+            else:
+                await client.until("error")
+            await client.send({"id": 1, "follow": {"channel": "log"}, "credit": 1})
+            await trio.sleep(5)
+            await client.send({"id": 1, "credit": 100})
+            await client.until("live")
+            await client.send({"id": 1, "stop": True})
+            await client.until("end")
+            await trio.sleep(5)
