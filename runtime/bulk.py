@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from actors.run.commands import RequestCancel
-from actors.run.status import TERMINAL, CancelMode, Status
+from actors.run.status import TERMINAL, Status
 from runtime.answers import BulkAnswer
+from runtime.cancelling import ask_to_end
 from runtime.creation import Superseded
 from runtime.errors import OperationError, translated
 from runtime.operations import operation
@@ -24,7 +24,6 @@ from runtime.queries import matching
 from runtime.reader import RunReader
 from runtime.requests import CancelMany, RetryMany
 from runtime.run_logging import about_run
-from runtime.streams import stream_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -111,19 +110,12 @@ class Bulk:
         """Ask many runs to end: count them first, then pass the count and its cursor."""
         usual = _CANCELABLE if request.force else _OPEN
         where = _filter(principal, request, _CANCELABLE, usual, newest=False)
-        mode = CancelMode.FORCE if request.force else CancelMode.COOPERATIVE
 
         async def cancel(run_id: str) -> str | None:
-            redactor = await self._host.redactor_of(await self._reader.require(principal, run_id))
-            at = self._host.env.now()
-            command = RequestCancel(
-                by=str(principal),
-                reason=redactor.maybe_text(request.reason),
-                mode=mode,
-                at=at,
-                deadline=self._host.limits.next_step_at(mode, at),
+            created = await self._reader.require(principal, run_id)
+            folded = await ask_to_end(
+                self._host, principal, created, reason=request.reason, force=request.force
             )
-            folded = await self._host.runs.ask(stream_of(run_id), command, principal=str(principal))
             return None if folded.state.cancel is None else run_id  # it ended without being asked
 
         return await self._change(where, request, cancel)

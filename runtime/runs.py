@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from actors.run.commands import Answer, RequestCancel
-from actors.run.status import CancelMode
+from actors.run.commands import Answer
 from runtime.answers import RunAnswer
+from runtime.cancelling import ask_to_end
 from runtime.claims import CLAIM_WINDOW
 from runtime.creation import Creation
 from runtime.errors import OperationError
@@ -21,7 +21,7 @@ from runtime.operations import operation
 from runtime.principal import Permission, Principal
 from runtime.queries import RunQueries
 from runtime.reader import RunReader
-from runtime.redaction import Redactor, holds_a_secret
+from runtime.redaction import holds_a_secret
 from runtime.requests import AnswerRun, CancelRun, CreateRun, RetryRun
 from runtime.streams import stream_of
 
@@ -94,16 +94,11 @@ class Runs(RunQueries):
     @operation("runs.cancel", Permission.CANCEL, "RUN_NOT_FOUND")
     async def cancel(self, principal: Principal, request: CancelRun) -> RunAnswer:
         """Ask a run to end; one that has ended stays as it is."""
-        redactor = await self._redactor(principal, request.run_id)
-        mode, at = CancelMode.FORCE if request.force else CancelMode.COOPERATIVE, self._env.now()
-        command = RequestCancel(
-            by=str(principal),
-            reason=redactor.maybe_text(request.reason),
-            mode=mode,
-            at=at,
-            deadline=self._host.limits.next_step_at(mode, at),
+        created = await self._reader.require(principal, request.run_id)
+        folded = await ask_to_end(
+            self._host, principal, created, reason=request.reason, force=request.force
         )
-        return await self._ask(principal, request.run_id, command)
+        return self._answer(folded)
 
     @operation(
         "runs.answer",
@@ -115,7 +110,8 @@ class Runs(RunQueries):
     )
     async def answer(self, principal: Principal, request: AnswerRun) -> RunAnswer:
         """Answer a question of a run."""
-        redactor = await self._redactor(principal, request.run_id)
+        created = await self._reader.require(principal, request.run_id)
+        redactor = await self._host.redactor_of(created)
         if redactor.finds(request.answer):
             raise OperationError("VALIDATION_ERROR", holds_a_secret("the answer"))
         command = Answer(
@@ -124,16 +120,7 @@ class Runs(RunQueries):
             by=str(principal),
             at=self._env.now(),
         )
-        return await self._ask(principal, request.run_id, command)
-
-    # Inside
-
-    async def _redactor(self, principal: Principal, run_id: str) -> Redactor:
-        """Give what knows the secrets of a run that this principal may see."""
-        return await self._host.redactor_of(await self._reader.require(principal, run_id))
-
-    async def _ask(
-        self, principal: Principal, run_id: str, command: RequestCancel | Answer
-    ) -> RunAnswer:
-        folded = await self._host.runs.ask(stream_of(run_id), command, principal=str(principal))
+        folded = await self._host.runs.ask(
+            stream_of(request.run_id), command, principal=str(principal)
+        )
         return self._answer(folded)

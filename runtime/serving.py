@@ -36,7 +36,7 @@ from runtime.metrics import Figure, Metrics, figure, figures_by
 from runtime.node import Node
 from runtime.port import Gate, Port, PortLimits, open_listeners, tls_context
 from runtime.port.gate import LOCAL_HOSTS
-from runtime.principal import LOCAL
+from runtime.principal import principal_of
 from runtime.websocket import Sockets
 
 if TYPE_CHECKING:
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
     from runtime.loading import Loaded
     from runtime.port import Upgrade
-    from runtime.principal import Principal
     from runtime.settings import Settings
 
 PARTING: Final = 5.0  # seconds that connections get to end
@@ -135,7 +134,7 @@ class Server:
                 open_local_node(settings, self._loaded) as node,
                 trio.open_nursery() as surfaces,
             ):
-                sockets = Sockets(node, _principal)
+                sockets = Sockets(node, principal_of)
                 surfaces.start_soon(sockets.run)
                 entrance.open(_app(node, settings, port, sockets), sockets)
                 announcement = Announcement(
@@ -212,11 +211,6 @@ def _port_of(listeners: Sequence[trio.abc.Listener[Any]]) -> int:
         first = first.transport_listener
     assert isinstance(first, trio.SocketListener)  # noqa: S101 - what open_listeners gives
     return int(first.socket.getsockname()[1])
-
-
-def _principal(_: object) -> Principal:
-    """Say who asks. For now everybody who reaches the port is the local user."""
-    return LOCAL
 
 
 def _app(node: Node, settings: Settings, port: Port, sockets: Sockets) -> ASGIApp:

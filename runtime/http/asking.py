@@ -10,8 +10,9 @@ from runtime.answers import Envelope, RunAnswer
 from runtime.errors import OperationError
 from runtime.http.arguments import body_args, path_args, queried, query_args
 from runtime.http.reply import Header, Reply, headers_of, json_reply
-from runtime.http.row import Row, principal_of
+from runtime.http.row import Row
 from runtime.node import OPERATIONS
+from runtime.principal import principal_of
 from runtime.trigger import STILL_RUNNING, refusal
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ from runtime.answers import BlobAnswer
 from runtime.http.arguments import allow_body, path_args, query_args
 from runtime.http.ranges import Span, asked_span, has_etag
 from runtime.http.reply import Header, empty_reply, json_reply
-from runtime.http.row import Row, principal_of
+from runtime.http.row import Row
 from runtime.operations import COMMON_ERRORS
+from runtime.principal import principal_of
 from runtime.requests import Name, ReadBlob, Sha256
 from runtime.requests import Request as Asked
 

@@ -17,8 +17,9 @@ from runtime.errors import OperationError
 from runtime.http.arguments import path_args, queried, query_args
 from runtime.http.event_stream import EVENT_STREAM, EventStream
 from runtime.http.reply import empty_reply
-from runtime.http.row import Row, principal_of
+from runtime.http.row import Row
 from runtime.node import OPERATIONS
+from runtime.principal import principal_of
 from runtime.requests import After, Name, Request, RunStatus
 
 if TYPE_CHECKING:

@@ -12,12 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 import msgspec
-from starlette.requests import HTTPConnection
 from starlette.requests import Request as HttpRequest
 from starlette.types import ASGIApp
 
 from runtime.node import Node
-from runtime.principal import LOCAL, Principal
 from runtime.requests import Request
 from runtime.settings import Settings
 from runtime.wire import JSON
@@ -84,8 +82,3 @@ class Row:
             each.required and each.name not in self.named
             for each in msgspec.structs.fields(self.request)
         )
-
-
-def principal_of(connection: HTTPConnection) -> Principal:  # noqa: ARG001 - identity comes here
-    """Say who asks. For now everybody who reaches the port is the local user."""
-    return LOCAL
