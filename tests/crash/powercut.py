@@ -176,8 +176,7 @@ class _Reader:
             node = self._new_node(is_directory=False)
             yield self._name(path, node)
         elif "O_TRUNC" in flags:
-            self._sizes[node] = 0
-            yield Truncate(node, 0)
+            yield self._resized(call, node, path, 0)
         if call.result is not None and call.ended is not None:
             offset = None if "O_APPEND" in flags else 0
             self._opening.append((call.ended, call.result, node, offset))
@@ -207,8 +206,16 @@ class _Reader:
             here = self._offsets[fd]
             offset = self._sizes[node] if here is None else here
             self._offsets[fd] = None if here is None else here + len(data)
+        if call.ended is None:
+            data = _found(path)[offset : offset + len(data)]
+        if not data:
+            return
         self._sizes[node] = max(self._sizes[node], offset + len(data))
         yield Write(node, offset, data)
+
+    def _resized(self, call: Call, node: Node, path: Path, size: int) -> Truncate:
+        self._sizes[node] = len(_found(path)) if call.ended is None else size
+        return Truncate(node, self._sizes[node])
 
     def _on_descriptor(self, call: Call) -> Iterator[Event]:
         fd, path = call.descriptor
@@ -216,8 +223,7 @@ class _Reader:
             return
         node = self._open[fd]
         if call.name == "ftruncate":
-            self._sizes[node] = call.last_number
-            yield Truncate(node, call.last_number)
+            yield self._resized(call, node, path, call.last_number)
         elif call.name == "lseek":
             if self._offsets[fd] is not None:
                 self._offsets[fd] = call.result
@@ -271,5 +277,10 @@ def _moments(call: Call, number: int, event: Event, over: int) -> Iterator[tuple
         yield call.began, Moment(What.BEGUN, number, change=event)
     if call.ended is not None:
         yield call.ended, Moment(end, number)
-    elif isinstance(event, Name):
-        yield over, Moment(end, number)  # the program died in it, after it had happened
+    elif end is What.ENDED:
+        yield over, Moment(end, number)  # the program died in it; the event is what it had done
+
+
+def _found(path: Path) -> bytes:
+    """What a program that died in a call has left in the file: no more comes to it."""
+    return path.read_bytes() if path.exists() else b""

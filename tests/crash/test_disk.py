@@ -165,6 +165,35 @@ def test_a_descriptor_means_what_it_meant_when_the_call_began(tmp_path: Path) ->
     assert {files[PurePath("b")] for files in found} == {b"", b"B"}
 
 
+@pytest.mark.parametrize(
+    ("call", "arguments", "left"),
+    [
+        ("pwrite64", '"\\x4f\\x4c\\x44", 3, 0', b"old"),
+        ("pwrite64", '"\\x4f\\x4c\\x44", 3, 0', b"Old"),
+        ("pwrite64", '"\\x4f\\x4c\\x44", 3, 0', b"OLD"),
+        ("ftruncate", "1", b"old"),
+        ("ftruncate", "1", b"o"),
+    ],
+)
+def test_what_a_program_died_in_is_what_it_has_left(
+    tmp_path: Path, call: str, arguments: str, left: bytes
+) -> None:
+    """A write may have happened, in part or not at all; the next program's sync settles it."""
+    top = tmp_path / "top"
+    top.mkdir()
+    recording = Recording(top, tmp_path / "witness")
+    file = f"3<{top}/a>"
+    opening = Call("openat", f'AT_FDCWD</>, "{_quoted(top / "a")}", O_RDWR|O_CREAT', 3, 0, 0)
+    before = Call("write", f'{file}, "\\x6f\\x6c\\x64", 3', 3, 1, 1)
+    (top / "a").write_bytes(left)
+    recording.take_in([opening, before, Call(call, f"{file}, {arguments}", None, 2, None)])
+    directory = Call("openat", f'AT_FDCWD</>, "{_quoted(top)}", O_RDONLY', 4, 1, 1)
+    syncs = [Call("fsync", file, 0, 2, 2), Call("fsync", f"4<{top}>", 0, 3, 3)]
+    recording.take_in([opening, directory, *syncs])
+    cuts = recording.cuts(50, seed=1, first=len(recording.moments))
+    assert {cut.files[PurePath("a")] for cut in cuts} == {left}
+
+
 @pytest.mark.parametrize("happened", [False, True])
 def test_what_a_program_died_in_has_happened_or_not(tmp_path: Path, happened: bool) -> None:
     """The next program finds a directory or makes it, and its sync settles the matter."""
