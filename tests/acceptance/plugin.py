@@ -1,7 +1,8 @@
 """Holds the acceptance lists and the tests to each other.
 
-A test names the items it holds in its docstring or in its class's. A name that is in no list stops
-the run. At the end of a full run every `done` item must have been named by a test that passed.
+A test names the items it holds in its docstring or in its class's. A name that is in no list fails
+it. At the end of a full run every `done` item must have been named by a test that passed.
+Names travel with the reports of tests, so that tests may run in processes of their own.
 """
 
 from collections import defaultdict
@@ -12,6 +13,7 @@ import pytest
 from tests.acceptance.ledger import Item, Status, load, named_in, summary
 
 ITEMS_DIR = "acceptance_items"
+NAMES = "acceptance"  # the property of a report that holds the names
 
 # Options that leave tests out; with any of them nothing is said about items without a test.
 NARROWING = (
@@ -52,27 +54,28 @@ class Acceptance:
         self.unproven: list[Item] = []
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Note which items each test names; a name in no list stops the run."""
-        for test in items:
-            owners = (getattr(test, "function", None), getattr(test, "cls", None))
-            self.named[test.nodeid] = named_in(getattr(owner, "__doc__", None) for owner in owners)
-        unknown = [
-            f"{nodeid} names {name}, which is in no acceptance list"
-            for nodeid, names in self.named.items()
-            for name in sorted(names - self.items.keys())
-        ]
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Note which items a test names; a name in no list fails it."""
+        owners = (getattr(item, "function", None), getattr(item, "cls", None))
+        names = named_in(getattr(owner, "__doc__", None) for owner in owners)
+        item.user_properties.append((NAMES, sorted(names)))
+        unknown = ", ".join(sorted(names - self.items.keys()))
         if unknown:
-            raise pytest.UsageError(*unknown)
+            pytest.fail(f"this test names {unknown}, in no acceptance list", pytrace=False)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note how each phase of a test ended; an expected failure proves nothing."""
+        names = dict(report.user_properties).get(NAMES, [])
+        assert isinstance(names, list)
+        self.named[report.nodeid] = frozenset(names)
         expected_failure = hasattr(report, "wasxfail")
         self.outcomes[report.nodeid].add("xfail" if expected_failure else report.outcome)
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Fail a full run in which a done item was shown by no test."""
-        if exitstatus not in _FINISHED or not is_full_run(session.config):
+        config = session.config
+        sees_a_part = hasattr(config, "workerinput")  # a worker of pytest-xdist
+        if exitstatus not in _FINISHED or sees_a_part or not is_full_run(config):
             return
         proven = self._proven()
         self.unproven = [

@@ -81,14 +81,30 @@ def test_a_test_whose_teardown_fails_shows_nothing(suite: pytest.Pytester) -> No
     result.stdout.fnmatch_lines(["R1 a promise that is kept"])
 
 
-def test_naming_an_item_that_does_not_exist_stops_the_run(suite: pytest.Pytester) -> None:
-    """An unknown number is an error that names the test and the number, before any test runs."""
-    result = run(suite, NAMED + 'def test_wrong():\n    """R99: no such thing."""\n')
-    assert result.ret is pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(
-        ["*test_sample.py::test_wrong names R99, which is in no acceptance list*"]
+@pytest.mark.parametrize(
+    ("source", "code"),
+    [(NAMED, pytest.ExitCode.OK), (UNNAMED, pytest.ExitCode.TESTS_FAILED)],
+)
+def test_it_is_the_same_when_tests_run_in_other_processes(
+    suite: pytest.Pytester, source: str, code: int
+) -> None:
+    """What workers have shown counts for the run as a whole, and for none of them alone."""
+    suite.makepyfile(test_other=UNNAMED)
+    result = run(suite, source, "-n", "2")
+    assert result.ret == code
+    result.stdout.fnmatch_lines(["acceptance: 1 done, 1 next, 1 later"])
+
+
+@pytest.mark.parametrize("args", [(), ("-n", "1")], ids=" ".join)
+def test_naming_an_item_that_does_not_exist_is_a_failure(
+    suite: pytest.Pytester, args: tuple[str, ...]
+) -> None:
+    """An unknown number fails the test that names it, and is told."""
+    result = run(suite, NAMED + 'def test_wrong():\n    """R99: no such thing."""\n', *args)
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(
+        ["*ERROR at setup of test_wrong*", "this test names R99, in no acceptance list"]
     )
-    result.stdout.no_fnmatch_line("*passed*")
 
 
 @pytest.mark.parametrize(
