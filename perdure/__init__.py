@@ -1,16 +1,16 @@
 """The one import of plugin authors and clients; knows nothing that is not promised to them."""
 
-from runtime.contract import FailedStep as FailedStep
-from runtime.contract import PluginError as PluginError
-from runtime.contract import Retry as Retry
-from runtime.contract import RunCancelled as RunCancelled
-from runtime.contract import RunContext as RunContext
-from runtime.contract import StepError as StepError
-from runtime.contract import SyncRunContext as SyncRunContext
-from runtime.plugin import DeclarationError as DeclarationError
-from runtime.plugin import entry as entry
-from runtime.plugin import plugin as plugin
-from runtime.secret import Secret as Secret
+from runtime.plugins.contract import FailedStep as FailedStep
+from runtime.plugins.contract import PluginError as PluginError
+from runtime.plugins.contract import Retry as Retry
+from runtime.plugins.contract import RunCancelled as RunCancelled
+from runtime.plugins.contract import RunContext as RunContext
+from runtime.plugins.contract import StepError as StepError
+from runtime.plugins.contract import SyncRunContext as SyncRunContext
+from runtime.plugins.plugin import DeclarationError as DeclarationError
+from runtime.plugins.plugin import entry as entry
+from runtime.plugins.plugin import plugin as plugin
+from runtime.secrets.secret import Secret as Secret
 
 
 def __getattr__(name: str) -> str:

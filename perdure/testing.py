@@ -34,25 +34,25 @@ from eventlog.log import EventLog, open_log
 from eventlog.memory import MemoryStore
 from eventlog.simulation import Dead, SimEnv, simulate
 from eventlog.store import Bounds
-from runtime.blobs import BlobStore
-from runtime.depot import MemoryDepot
-from runtime.directory import Directory
+from runtime.blobs.depot import MemoryDepot
+from runtime.blobs.store import BlobStore
+from runtime.lists.directory import Directory
 from runtime.node import open_node
-from runtime.plugin import declared
-from runtime.principal import LOCAL
-from runtime.requests import AnswerRun, CreateRun, ExportRun, GetRun
-from runtime.seals import MemorySeals
-from runtime.secret_source import SecretSource, variable_of
-from runtime.secrets import Secrets
+from runtime.operations.principal import LOCAL
+from runtime.operations.requests import AnswerRun, CreateRun, ExportRun, GetRun
+from runtime.plugins.plugin import declared
+from runtime.secrets.seals import MemorySeals
+from runtime.secrets.secrets import Secrets
+from runtime.secrets.source import SecretSource, variable_of
+from runtime.secrets.vault import Vault
 from runtime.streams import stream_of
-from runtime.vault import Vault
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Sequence
 
     from eventlog.record import Record
-    from runtime.runs import Runs
+    from runtime.operations.runs import Runs
 
 _STEPS: Final = frozenset(
     event.event_name for event in (StepRecorded, SleepBegun, QuestionAsked, ChildStarted)

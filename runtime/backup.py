@@ -2,7 +2,7 @@
 
     <target>/log.backup      the log, as ``eventlog.backup`` makes it
     <target>/scopes/...      blobs, as a data directory has them
-    <target>/sealed/...      sealed secrets, with their key (``runtime.seal_backup``)
+    <target>/sealed/...      sealed secrets, with their key (``runtime.secrets.backup``)
 
 The log is copied first, and what it names is never collected: so the blobs that a backup needs are
 there when it comes to them. A backup appears under its name complete and synced, or not at all.
@@ -31,19 +31,19 @@ from eventlog.log import EventLog
 from eventlog.sqlite.file import sync_directory
 from eventlog.sqlite.store import BACKUP, SqliteStore
 from eventlog.verify import MAX_PROBLEMS
-from runtime.blobs import CHUNK
-from runtime.file_depot import DRAFTS, SCOPES, FileDepot
-from runtime.references import References, catch_up
-from runtime.seal_backup import SealReport, SealsToBackUp, SealsToRestore
+from runtime.blobs.file_depot import DRAFTS, SCOPES, FileDepot
+from runtime.blobs.references import References, catch_up
+from runtime.blobs.store import CHUNK
+from runtime.secrets.backup import SealReport, SealsToBackUp, SealsToRestore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from eventlog.env import Env
-    from runtime.blob import Blob
-    from runtime.depot import Depot
-    from runtime.seals import SealFolder
+    from runtime.blobs.blob import Blob
+    from runtime.blobs.depot import Depot
+    from runtime.secrets.seals import SealFolder
 
 LOG_BACKUP: Final = "log.backup"
 UNFINISHED: Final = ".part"  # how the name of a backup ends until it is complete

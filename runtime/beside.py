@@ -16,12 +16,12 @@ from eventlog.reading import Page, Reading
 from eventlog.snapshots import SnapshotFile
 from eventlog.sqlite import SqliteStore
 from eventlog.store import PAGE_RECORDS
-from runtime.directory import Directory, read_directory
 from runtime.errors import OperationError
-from runtime.operations import Operations
-from runtime.principal import LOCAL, Principal
-from runtime.queries import RunQueries
-from runtime.reader import RunReader
+from runtime.lists.directory import Directory, read_directory
+from runtime.operations.principal import LOCAL, Principal
+from runtime.operations.queries import RunQueries
+from runtime.operations.reader import RunReader
+from runtime.operations.table import Operations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from eventlog.snapshots import Snapshots
     from eventlog.store import Store
     from runtime.datadir import DataDir
-    from runtime.directory import Listed, RunFilter
+    from runtime.lists.directory import Listed, RunFilter
 
     Arguments = TypeVarTuple("Arguments")
 

@@ -13,21 +13,21 @@ from eventlog.env import RealEnv
 from eventlog.log import open_log
 from eventlog.snapshots import SnapshotFile
 from eventlog.sqlite import SqliteStore
-from runtime.blobs import BlobLimits, BlobStore
+from runtime.blobs.file_depot import FileDepot
+from runtime.blobs.references import References
+from runtime.blobs.store import BlobLimits, BlobStore
 from runtime.datadir import DataDir
-from runtime.directory import Directory
-from runtime.file_depot import FileDepot
-from runtime.limits import HostLimits
+from runtime.execution.limits import HostLimits
+from runtime.lists.directory import Directory
 from runtime.node import open_node
-from runtime.references import References
-from runtime.reloader import Reloader
-from runtime.secrets import open_secrets
+from runtime.plugins.reloader import Reloader
+from runtime.secrets.secrets import open_secrets
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection
 
-    from runtime.loading import Loaded
     from runtime.node import Node
+    from runtime.plugins.loading import Loaded
     from runtime.settings import Settings
 
 _NANOSECONDS: Final = 1_000_000_000

@@ -18,21 +18,21 @@ from outcome import Error, Value
 
 from eventlog.log import open_log
 from eventlog.memory import MemoryStore
-from runtime.bulk import RATE, Bulk
-from runtime.catalogue import Catalogue
+from runtime.blobs.references import References
 from runtime.channels import Channels
-from runtime.claims import CLAIM_WINDOW
-from runtime.directory import Directory
 from runtime.errors import OperationError
-from runtime.host import Host
-from runtime.operations import Operations, operations_of
-from runtime.plugins import Plugins
-from runtime.recovery import drop_old_seals, recover, take_up
-from runtime.references import References
-from runtime.runs import Runs
-from runtime.trigger import Trigger
-from runtime.uploads import Blobs
-from runtime.watchdog import Watchdog
+from runtime.execution.host import Host
+from runtime.execution.recovery import drop_old_seals, recover, take_up
+from runtime.execution.watchdog import Watchdog
+from runtime.lists.catalogue import Catalogue
+from runtime.lists.directory import Directory
+from runtime.operations.blobs import Blobs
+from runtime.operations.bulk import RATE, Bulk
+from runtime.operations.claims import CLAIM_WINDOW
+from runtime.operations.plugins import Plugins
+from runtime.operations.runs import Runs
+from runtime.operations.table import Operations, operations_of
+from runtime.operations.trigger import Trigger
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from outcome import Outcome
 
     from eventlog.log import EventLog
-    from runtime.answers import RunAnswer
-    from runtime.blobs import BlobStore
-    from runtime.limits import HostLimits
-    from runtime.plugin import Plugin
-    from runtime.principal import Principal
-    from runtime.requests import CreateRun
-    from runtime.secrets import Secrets
+    from runtime.blobs.store import BlobStore
+    from runtime.execution.limits import HostLimits
+    from runtime.operations.answers import RunAnswer
+    from runtime.operations.principal import Principal
+    from runtime.operations.requests import CreateRun
+    from runtime.plugins.plugin import Plugin
+    from runtime.secrets.secrets import Secrets
     from runtime.settings import TriggerMode
 
 OPERATIONS = operations_of(Runs, Bulk, Plugins, Channels, Blobs, Trigger)

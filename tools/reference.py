@@ -18,11 +18,11 @@ import msgspec
 from actors.claim import CLAIM_EVENTS
 from actors.lineage import LINEAGE_EVENTS
 from actors.run.events import RUN_EVENTS
-from runtime.answers import CHANNELS
 from runtime.errors import ERRORS
-from runtime.limits import HostLimits
+from runtime.execution.limits import HostLimits
 from runtime.node import OPERATIONS
-from runtime.operations import COMMON_ERRORS, Operation
+from runtime.operations.answers import CHANNELS
+from runtime.operations.table import COMMON_ERRORS, Operation
 from runtime.websocket.asyncapi import document
 
 DOCS: Final = Path(__file__).parent.parent / "docs"

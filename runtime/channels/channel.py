@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from eventlog.record import FieldValue, Record
-    from runtime.principal import Principal
-    from runtime.requests import FollowLog
+    from runtime.operations.principal import Principal
+    from runtime.operations.requests import FollowLog
 
 _CHANGES: Final = frozenset(
     event.event_name

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from eventlog.filter import Filter
     from eventlog.follow import Follow
     from eventlog.record import Mark, Record
-    from runtime.answers import Frame
     from runtime.channels.channel import Channel
     from runtime.channels.listing import Listing
     from runtime.channels.shown import Shown
+    from runtime.operations.answers import Frame
 
     HasEnded = Callable[[Mark], Awaitable[bool]]
 

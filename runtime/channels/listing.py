@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Final
 from actors.run.status import TERMINAL, Status
 from actors.run.views import addition
 from runtime.channels.shown import Shown
-from runtime.directory import RunFilter
+from runtime.lists.directory import RunFilter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eventlog.record import Mark
-    from runtime.catalogue import Catalogue
-    from runtime.principal import Principal
-    from runtime.reader import RunReader
-    from runtime.requests import FollowLog
+    from runtime.lists.catalogue import Catalogue
+    from runtime.operations.principal import Principal
+    from runtime.operations.reader import RunReader
+    from runtime.operations.requests import FollowLog
 
 _OPEN: Final = frozenset(status.value for status in Status if status not in TERMINAL)
 

@@ -19,8 +19,8 @@ from runtime.channels.shown import Shown
 
 if TYPE_CHECKING:
     from eventlog.record import Mark, Record
-    from runtime.answers import LogRecord
     from runtime.channels.shown import Kind
+    from runtime.operations.answers import LogRecord
 
 
 def log_record(record: Record) -> LogRecord:

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Final
 
 from eventlog.filter import Filter
 from eventlog.follow import FollowLimits
-from runtime.answers import Frame
 from runtime.channels.channel import CHANNELS
 from runtime.channels.following import Following
 from runtime.channels.listing import Listing
 from runtime.errors import OperationError
-from runtime.operations import operation
-from runtime.principal import Permission, Principal
-from runtime.reader import RunReader
-from runtime.requests import FollowLog
+from runtime.operations.answers import Frame
+from runtime.operations.principal import Permission, Principal
+from runtime.operations.reader import RunReader
+from runtime.operations.requests import FollowLog
+from runtime.operations.table import operation
 
 if TYPE_CHECKING:
     from eventlog.record import Mark
-    from runtime.catalogue import Catalogue
     from runtime.channels.following import HasEnded
-    from runtime.host import Host
+    from runtime.execution.host import Host
+    from runtime.lists.catalogue import Catalogue
 
 BATCH_BYTES: Final = 64 << 10  # of records in a delivery: a stalled follower holds some copies
 

@@ -13,8 +13,8 @@ from runtime.cli.parameters import STATUSES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from runtime.answers import BulkAnswer, BulkRefusal
     from runtime.cli.remote import Remote
+    from runtime.operations.answers import BulkAnswer, BulkRefusal
 
 Declared = TypeVar("Declared", bound="Callable[..., Any]")
 

@@ -16,17 +16,17 @@ from runtime.cli.parameters import typed
 from runtime.cli.words import one_line
 from runtime.errors import OperationError
 from runtime.local import open_local_node
-from runtime.principal import LOCAL
+from runtime.operations.principal import LOCAL
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from actors.run.events import QuestionAsked
-    from runtime.answers import RunAnswer
     from runtime.cli.display import Display
     from runtime.cli.invocation import Invocation
-    from runtime.loading import Loaded
     from runtime.node import Node
+    from runtime.operations.answers import RunAnswer
+    from runtime.plugins.loading import Loaded
 
     Begin = Callable[[Node], Awaitable[RunAnswer]]
 

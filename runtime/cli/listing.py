@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from actors.run.views import RunRecord
-    from runtime.answers import EntryView, PluginView, RunPage
+    from runtime.operations.answers import EntryView, PluginView, RunPage
 
 MOST: Final = 500  # runs in a page
 _COLUMNS: Final = (
@@ -202,8 +202,8 @@ def note(run: RunRecord) -> str:
 @pass_invocation
 def plugins(invocation: Invocation) -> None:
     """List what can be run, with its arguments, and what could not be loaded."""
-    from runtime.loading import load_plugins
-    from runtime.plugins import plugin_view, problem_view
+    from runtime.operations.plugins import plugin_view, problem_view
+    from runtime.plugins.loading import load_plugins
 
     loaded = load_plugins(invocation.settings)
     views = [plugin_view(loaded.plugins[plugin_id]) for plugin_id in sorted(loaded.plugins)]

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from runtime.cli.invocation import Invocation
-    from runtime.loading import Loaded
+    from runtime.plugins.loading import Loaded
 
 
 def loaded_for(invocation: Invocation) -> Loaded:
     """Load plugins; say to people which could not be loaded."""
-    from runtime.loading import load_plugins
+    from runtime.plugins.loading import load_plugins
 
     loaded = load_plugins(invocation.settings)
     if not invocation.json:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from eventlog.verify import Report
     from runtime.backup import BackupReport, BlobReport
-    from runtime.seal_backup import SealReport
+    from runtime.secrets.backup import SealReport
 
 _SEALS_REMEDY: Final = (
     "Those runs would fail with SECRET_REQUIRED. Bring their files in sealed/ (or seal.key, mode",
@@ -49,8 +49,8 @@ def verify(invocation: Invocation) -> None:
     """
     from eventlog.verify import verify as verify_log
     from runtime.beside import completed, open_beside
-    from runtime.seal_backup import verify_seals
-    from runtime.seals import SealFolder
+    from runtime.secrets.backup import verify_seals
+    from runtime.secrets.seals import SealFolder
 
     require_log(invocation)
     with open_beside(invocation.data) as beside:
@@ -164,8 +164,8 @@ async def _back_up(
     from eventlog.sqlite import SqliteStore
     from eventlog.sqlite.store import BACKUP
     from runtime.backup import LOG_BACKUP, back_up
-    from runtime.file_depot import FileDepot
-    from runtime.seals import SealFolder
+    from runtime.blobs.file_depot import FileDepot
+    from runtime.secrets.seals import SealFolder
 
     path = invocation.data.path
     with closing(SqliteStore.open_reader(invocation.data.log)) as store:
@@ -225,7 +225,7 @@ def restore(invocation: Invocation, src: Path) -> None:
 async def _restore(invocation: Invocation, src: Path) -> BackupReport:
     from eventlog.env import RealEnv
     from runtime.backup import restore as restore_all
-    from runtime.file_depot import FileDepot
+    from runtime.blobs.file_depot import FileDepot
 
     data = invocation.data
     return await restore_all(src, data.log, FileDepot(data.path), env=RealEnv())
@@ -238,7 +238,7 @@ async def _verify_blobs(invocation: Invocation) -> BlobReport:
     from eventlog.log import open_log
     from eventlog.sqlite import SqliteStore
     from runtime.backup import verify_blobs
-    from runtime.file_depot import FileDepot
+    from runtime.blobs.file_depot import FileDepot
 
     with closing(SqliteStore.open_reader(invocation.data.log)) as store:
         async with open_log(RealEnv(), store) as opened:

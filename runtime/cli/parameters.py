@@ -12,7 +12,7 @@ from runtime.cli.invocation import Invocation
 from runtime.moments import NotAMoment, place_at
 
 if TYPE_CHECKING:
-    from runtime.plugin import Entry
+    from runtime.plugins.plugin import Entry
 
 STATUSES: Final = (
     "queued",
@@ -119,7 +119,7 @@ class EntryName(click.ParamType):  # type: ignore[type-arg]  # older clicks have
     ) -> list[CompletionItem]:
         """Offer what is loaded. Whatever goes wrong, there is nothing to offer."""
         with suppress(Exception):
-            from runtime.loading import load_plugins
+            from runtime.plugins.loading import load_plugins
 
             invocation = ctx.find_root().ensure_object(Invocation)
             names = [
@@ -161,7 +161,7 @@ def parsed_secrets(words: tuple[str, ...]) -> dict[str, Any]:
 
 def value_of(text: str, schema: dict[str, Any]) -> Any:  # noqa: ANN401 - any JSON value
     """Give what was typed for an argument: a secret one may be a reference."""
-    from runtime.secret import reference_in
+    from runtime.secrets.secret import reference_in
 
     value = typed(text)
     if schema.get("writeOnly") and reference_in(value) is not None:

@@ -58,7 +58,7 @@ def _told(error: BaseException, *, json: bool) -> Refusal | None:
 def _told_from_below(error: BaseException) -> Refusal | None:
     from eventlog.errors import EventLogError, LogLocked
     from runtime.errors import OperationError
-    from runtime.seals import SecretsUnusable
+    from runtime.secrets.seals import SecretsUnusable
     from runtime.settings import SettingsError
 
     match error:

@@ -10,9 +10,9 @@ from runtime.cli.invocation import ExitCode, Refusal
 if TYPE_CHECKING:
     from http.client import HTTPConnection
 
-    from runtime.announcement import Announcement
-    from runtime.answers import RunAnswer
     from runtime.cli.invocation import Invocation
+    from runtime.operations.answers import RunAnswer
+    from runtime.server.announcement import Announcement
 
 _PATIENCE: Final = 60.0  # seconds that an answer may take
 _REFUSED: Final = 400
@@ -79,7 +79,7 @@ class Remote:
 
 def remote_of(invocation: Invocation) -> Remote | None:
     """Give the server that holds the log, if there is one."""
-    from runtime.announcement import find_server
+    from runtime.server.announcement import find_server
 
     server = find_server(invocation.data)
     return None if server is None else Remote(server)

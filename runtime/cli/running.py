@@ -18,11 +18,11 @@ from runtime.cli.showing import reading
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from runtime.answers import RunAnswer
     from runtime.cli.remote import Remote
-    from runtime.loading import Loaded
     from runtime.node import Node
-    from runtime.plugin import Plugin
+    from runtime.operations.answers import RunAnswer
+    from runtime.plugins.loading import Loaded
+    from runtime.plugins.plugin import Plugin
 
     Begin = Callable[[Node], Awaitable[RunAnswer]]
 
@@ -92,11 +92,11 @@ def _checked(
     plugins: Mapping[str, Plugin], plugin_id: str, entry_id: str, args: tuple[str, ...]
 ) -> dict[str, Any]:
     """Give the arguments if the entry takes them; else say what it takes."""
-    from runtime.entries import Entries, check_args
     from runtime.errors import OperationError
-    from runtime.plugins import entry_view
-    from runtime.redaction import Redactor
-    from runtime.secret import reference_in
+    from runtime.operations.plugins import entry_view
+    from runtime.plugins.entries import Entries, check_args
+    from runtime.secrets.redaction import Redactor
+    from runtime.secrets.secret import reference_in
 
     entry = Entries(plugins).find(plugin_id, entry_id)
     checked = parsed_args(args, entry)
@@ -120,8 +120,8 @@ def _checked(
 
 async def _create(node: Node, request: dict[str, Any]) -> RunAnswer:
     """Create a run; one that its key has found, and that nobody is at work on, is taken up."""
-    from runtime.principal import LOCAL
-    from runtime.recovery import take_up
+    from runtime.execution.recovery import take_up
+    from runtime.operations.principal import LOCAL
 
     before = await node.host.log.head()
     answer: RunAnswer = await node.operations.call(LOCAL, "runs.create", request)
@@ -166,7 +166,7 @@ def retry(
     steps are not done again. Ctrl-C and exit codes are those of `perdure run`. Instead of one run,
     a server can be asked to run many again.
     """
-    from runtime.entries import Entries
+    from runtime.plugins.entries import Entries
 
     where = stated(**options)
     check_one_or_many(run, where)
@@ -191,8 +191,8 @@ def retry(
 
 
 async def _again(node: Node, run_id: str, secrets: dict[str, Any]) -> RunAnswer:
-    from runtime.principal import LOCAL
-    from runtime.recovery import take_up
+    from runtime.execution.recovery import take_up
+    from runtime.operations.principal import LOCAL
 
     answer: RunAnswer = await node.operations.call(LOCAL, "runs.get", {"run_id": run_id})
     if answer["run"]["finished_at"] is None:
@@ -250,9 +250,9 @@ def cancel(
 
 
 async def _cancel(invocation: Invocation, run_id: str, reason: str | None) -> Any:  # noqa: ANN401
-    from runtime.loading import Loaded
     from runtime.local import open_local_node
-    from runtime.principal import LOCAL
+    from runtime.operations.principal import LOCAL
+    from runtime.plugins.loading import Loaded
 
     async with open_local_node(invocation.settings, Loaded(), only=()) as node:
         await node.operations.call(LOCAL, "runs.cancel", {"run_id": run_id, "reason": reason})

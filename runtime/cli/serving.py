@@ -12,7 +12,7 @@ from runtime.cli.loaded import loaded_for
 from runtime.cli.words import pairs
 
 if TYPE_CHECKING:
-    from runtime.serving import Serving
+    from runtime.server.serving import Serving
 
 
 @click.command(
@@ -45,7 +45,7 @@ def serve(
     """
     import trio
 
-    from runtime.server_logging import logging_to
+    from runtime.server.server_logging import logging_to
 
     invocation.flags = {
         "host": host,
@@ -72,7 +72,7 @@ async def _serve(invocation: Invocation) -> None:
 
     from runtime.cli.interrupts import Interrupts
     from runtime.port import BadCertificate, CannotListen
-    from runtime.serving import Server
+    from runtime.server.serving import Server
 
     server = Server(invocation.settings, loaded_for(invocation))
 
@@ -94,7 +94,7 @@ async def _serve(invocation: Invocation) -> None:
 async def _until_stopped(server: Any, invocation: Invocation, scope: Any) -> None:  # noqa: ANN401
     import trio
 
-    from runtime.garbage import leave_alone_what_is_there
+    from runtime.server.garbage import leave_alone_what_is_there
 
     async with trio.open_nursery() as nursery:
         serving: Serving = await nursery.start(server.run)
@@ -114,7 +114,7 @@ async def _greet(invocation: Invocation, serving: Serving) -> None:
     """Say what is served, what to open and what to type."""
     from importlib.metadata import version
 
-    from runtime.serving import is_loopback
+    from runtime.server.serving import is_loopback
 
     settings, log, url = invocation.settings, serving.node.host.log, serving.url
     about = {

@@ -13,7 +13,7 @@ from runtime.cli.parameters import RunName
 from runtime.cli.showing import reading
 
 if TYPE_CHECKING:
-    from runtime.answers import RunAnswer
+    from runtime.operations.answers import RunAnswer
 
 
 @click.command(
@@ -58,8 +58,8 @@ async def watch_run(invocation: Invocation, answer: RunAnswer, after: str | None
     from runtime.cli.display import OUTCOMES, display_for
     from runtime.cli.following import follow_run
     from runtime.cli.interrupts import Interrupts
-    from runtime.principal import LOCAL
-    from runtime.reader import RunReader
+    from runtime.operations.principal import LOCAL
+    from runtime.operations.reader import RunReader
 
     run, cursor = answer["run"], answer["cursor"]
     display = display_for(invocation)

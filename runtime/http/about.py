@@ -13,15 +13,15 @@ from actors.run.output import EXPORT_FIELDS
 from eventlog.append import MAX_RECORD_BYTES
 from eventlog.cbor import MAX_DEPTH
 from eventlog.follow import FollowLimits
-from runtime.answers import CHANNELS
 from runtime.errors import ERRORS
 from runtime.http.arguments import query_args
 from runtime.http.event_stream import EVENT_STREAM
 from runtime.http.reply import json_reply
 from runtime.http.row import Row
-from runtime.operations import COMMON_ERRORS
-from runtime.requests import Limit, RunStatus
-from runtime.uploads import MAX_UPLOADS
+from runtime.operations.answers import CHANNELS
+from runtime.operations.blobs import MAX_UPLOADS
+from runtime.operations.requests import Limit, RunStatus
+from runtime.operations.table import COMMON_ERRORS
 from runtime.websocket import SocketLimits
 from runtime.websocket.formats import FORMATS
 from runtime.wire import JSON

@@ -26,7 +26,7 @@ from eventlog import cbor
 from eventlog.errors import CodecError
 from runtime.errors import OperationError
 from runtime.moments import NotAMoment, instant_at, place_at
-from runtime.requests import Instant, Place
+from runtime.operations.requests import Instant, Place
 from runtime.wire import JSON, decode_json
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from runtime.requests import Request as Asked
+    from runtime.operations.requests import Request as Asked
 
     Read = Callable[[str], Any]
 

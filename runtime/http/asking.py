@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any, Final, NotRequired
 
 from actors.run.status import Status
 from actors.run.views import ExportItem, RunRecord
-from runtime.answers import Envelope, RunAnswer
 from runtime.errors import OperationError
 from runtime.http.arguments import body_args, path_args, queried, query_args
 from runtime.http.reply import Header, Reply, headers_of, json_reply
 from runtime.http.row import Row
 from runtime.node import OPERATIONS
-from runtime.principal import principal_of
-from runtime.trigger import STILL_RUNNING, refusal
+from runtime.operations.answers import Envelope, RunAnswer
+from runtime.operations.principal import principal_of
+from runtime.operations.trigger import STILL_RUNNING, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

@@ -5,15 +5,15 @@ from __future__ import annotations
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 
-from runtime.answers import BlobAnswer
 from runtime.http.arguments import allow_body, path_args, query_args
 from runtime.http.ranges import Span, asked_span, has_etag
 from runtime.http.reply import Header, empty_reply, json_reply
 from runtime.http.row import Row
-from runtime.operations import COMMON_ERRORS
-from runtime.principal import principal_of
-from runtime.requests import Name, ReadBlob, Sha256
-from runtime.requests import Request as Asked
+from runtime.operations.answers import BlobAnswer
+from runtime.operations.principal import principal_of
+from runtime.operations.requests import Name, ReadBlob, Sha256
+from runtime.operations.requests import Request as Asked
+from runtime.operations.table import COMMON_ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from runtime.blobs import Reading
+    from runtime.blobs.store import Reading
     from runtime.http.row import Handler, Surface
 
 BYTES: Final = "application/octet-stream"

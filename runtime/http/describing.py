@@ -9,7 +9,7 @@ from runtime.http.openapi import document
 from runtime.http.page import HTML, page, policy
 from runtime.http.reply import json_reply, text_reply
 from runtime.http.row import Row
-from runtime.operations import COMMON_ERRORS
+from runtime.operations.table import COMMON_ERRORS
 from runtime.websocket import asyncapi
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from runtime.http.event_stream import EVENT_STREAM, EventStream
 from runtime.http.reply import empty_reply
 from runtime.http.row import Row
 from runtime.node import OPERATIONS
-from runtime.principal import principal_of
-from runtime.requests import After, Name, Request, RunStatus
+from runtime.operations.principal import principal_of
+from runtime.operations.requests import After, Name, Request, RunStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

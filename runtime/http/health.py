@@ -8,7 +8,7 @@ from eventlog.errors import LogClosed
 from runtime.http.arguments import query_args
 from runtime.http.reply import Reply, json_reply
 from runtime.http.row import Row
-from runtime.operations import COMMON_ERRORS
+from runtime.operations.table import COMMON_ERRORS
 
 if TYPE_CHECKING:
     from starlette.requests import Request

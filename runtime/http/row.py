@@ -16,7 +16,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.types import ASGIApp
 
 from runtime.node import Node
-from runtime.requests import Request
+from runtime.operations.requests import Request
 from runtime.settings import Settings
 from runtime.wire import JSON
 

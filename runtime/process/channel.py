@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from runtime.contract import PluginError, RunCancelled
+from runtime.plugins.contract import PluginError, RunCancelled
 from runtime.process.messages import MAX_LINE
 
 if TYPE_CHECKING:

@@ -13,14 +13,14 @@ import outcome
 import trio
 
 from actors.errors import Refusal
-from runtime.contract import FailedStep, PluginError, Retry, RunCancelled, StepError
-from runtime.ending import error_of
+from runtime.execution.ending import error_of
+from runtime.plugins.contract import FailedStep, PluginError, Retry, RunCancelled, StepError
 from runtime.process import messages as m
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 
-    from runtime.current_run import CurrentRun
+    from runtime.execution.current_run import CurrentRun
     from runtime.process.worker import Worker
 
 BURST: Final = 1000  # messages that are dealt with at once; more have to wait a little

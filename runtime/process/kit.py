@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from runtime.contract import (
+from runtime.plugins.contract import (
     ONCE,
     FailedStep,
     PluginError,
@@ -28,7 +28,7 @@ from runtime.contract import (
     StepError,
     SyncRunContext,
 )
-from runtime.plugin import declared
+from runtime.plugins.plugin import declared
 from runtime.process.channel import Channel, Talk
 from runtime.process.kit_logging import RunHandler
 from runtime.process.messages import MAX_LINE
@@ -37,7 +37,7 @@ from runtime.process.pieces import pieces
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from runtime.plugin import Entry
+    from runtime.plugins.plugin import Entry
     from runtime.process.pieces import Piece
 
 Result = TypeVar("Result")

@@ -7,7 +7,7 @@ from contextlib import aclosing, suppress
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from runtime.contract import ONCE, Retry, RunContext
+from runtime.plugins.contract import ONCE, Retry, RunContext
 from runtime.process.kit import RunBase, SyncRun, error_of, failure, rule, sound, value_of
 from runtime.process.pieces import awaited_pieces
 

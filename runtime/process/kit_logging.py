@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from runtime.contract import PluginError, RunCancelled
+from runtime.plugins.contract import PluginError, RunCancelled
 
 if TYPE_CHECKING:
     from runtime.process.channel import Talk

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Iterable
 from contextlib import AsyncExitStack, aclosing
 from typing import TYPE_CHECKING, Any
 
-from runtime.contract import PluginError
+from runtime.plugins.contract import PluginError
 from runtime.process.messages import PIECE
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import trio
 
-from runtime.contract import PluginError, RunCancelled
+from runtime.plugins.contract import PluginError, RunCancelled
 from runtime.process.conversation import Conversation
 from runtime.process.worker import LAST_OUTPUT, Worker, start_worker
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from eventlog.env import Env
-    from runtime.contract import RunContext
-    from runtime.execution import Execution
-    from runtime.plugin import Entry, Program
+    from runtime.execution.execution import Execution
+    from runtime.plugins.contract import RunContext
+    from runtime.plugins.plugin import Entry, Program
     from runtime.process.output import Line
 
 WARM: Final = 2  # workers of a kind that are kept for the next run

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from eventlog.env import Env, Process
-    from runtime.plugin import Program
+    from runtime.plugins.plugin import Program
     from runtime.process.output import Line
 
 CHUNK: Final = 64 << 10

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Final, NotRequired, TypedDict
 
 import msgspec
 
-from runtime.answers import CHANNELS
 from runtime.errors import ErrorDetail
-from runtime.requests import FollowLog
+from runtime.operations.answers import CHANNELS
+from runtime.operations.requests import FollowLog
 from runtime.websocket.conversation import Call, EndReason, Follow, More, Stop
 from runtime.websocket.formats import FORMATS
 from runtime.websocket.sockets import PATH
@@ -16,7 +16,7 @@ from runtime.websocket.sockets import PATH
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from runtime.operations import Operation
+    from runtime.operations.table import Operation
 
 _REFERENCE: Final = "#/components/schemas/{name}"
 

@@ -9,7 +9,7 @@ import trio
 from trio_websocket import ConnectionClosed
 
 from runtime.errors import OperationError
-from runtime.principal import Permission
+from runtime.operations.principal import Permission
 from runtime.websocket.conversation import (
     Call,
     Conversation,
@@ -24,8 +24,8 @@ from runtime.websocket.frames import PING, header
 
 if TYPE_CHECKING:
     from eventlog.env import Env
-    from runtime.operations import Operations
-    from runtime.principal import Principal
+    from runtime.operations.principal import Principal
+    from runtime.operations.table import Operations
     from runtime.websocket.fanout import Fanout
     from runtime.websocket.formats import Format
     from runtime.websocket.wire import Wire

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from trio_websocket import WebSocketConnection
 
     from runtime.node import Node
-    from runtime.principal import Principal
+    from runtime.operations.principal import Principal
     from runtime.websocket.formats import Format
 
 PATH: Final = "/ws"

@@ -17,20 +17,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-import runtime.file_depot
+import runtime.blobs.file_depot
 from eventlog import RealEnv, SqliteStore, open_log
 from perdure import RunContext, entry, plugin
-from runtime.blob import Blob, scope_of
-from runtime.blobs import BlobStore
-from runtime.current_run import CurrentRun
-from runtime.directory import Directory
-from runtime.file_depot import FileDepot
-from runtime.intake import settle
-from runtime.limits import HostLimits
+from runtime.blobs.blob import Blob, scope_of
+from runtime.blobs.file_depot import FileDepot
+from runtime.blobs.intake import settle
+from runtime.blobs.store import BlobStore
+from runtime.execution.current_run import CurrentRun
+from runtime.execution.limits import HostLimits
+from runtime.lists.directory import Directory
 from runtime.node import open_node
-from runtime.plugin import declared
-from runtime.principal import LOCAL
-from runtime.requests import CreateRun
+from runtime.operations.principal import LOCAL
+from runtime.operations.requests import CreateRun
+from runtime.plugins.plugin import declared
 from tests.crash.soundness import LOG_NAME
 from tests.crash.writing_child import answers_file, end_with_standard_input
 
@@ -88,7 +88,7 @@ async def serve(directory: Path) -> None:
 
 def without_directory_sync() -> None:
     """Rename, and leave it at that."""
-    setattr(runtime.file_depot, "sync_directory", lambda _: None)  # noqa: B010 - not its own name
+    setattr(runtime.blobs.file_depot, "sync_directory", lambda _: None)  # noqa: B010 - not its own name
 
 
 def without_file_sync() -> None:
@@ -98,7 +98,7 @@ def without_file_sync() -> None:
         draft._depot.publish(draft._path, blob)
         draft._published = True
 
-    runtime.file_depot._FileDraft.publish = publish  # type: ignore[method-assign,assignment]
+    runtime.blobs.file_depot._FileDraft.publish = publish  # type: ignore[method-assign,assignment]
 
 
 def event_first() -> None:

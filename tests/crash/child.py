@@ -5,17 +5,17 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from tests.crash.answers import Answer, heard
+from tests.repository.tree import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tests.crash.answers import Answered
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+
 PATIENCE: Final = 30.0  # seconds after which a child that says nothing hangs
 
 

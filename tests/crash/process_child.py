@@ -20,14 +20,14 @@ import trio
 
 from eventlog import RealEnv, SqliteStore, open_log
 from perdure import SyncRunContext, entry, plugin
-from runtime.blobs import BlobStore
-from runtime.directory import Directory
-from runtime.file_depot import FileDepot
-from runtime.limits import HostLimits
+from runtime.blobs.file_depot import FileDepot
+from runtime.blobs.store import BlobStore
+from runtime.execution.limits import HostLimits
+from runtime.lists.directory import Directory
 from runtime.node import Node, open_node
-from runtime.plugin import declared
-from runtime.principal import LOCAL
-from runtime.requests import CreateRun
+from runtime.operations.principal import LOCAL
+from runtime.operations.requests import CreateRun
+from runtime.plugins.plugin import declared
 from tests.crash.soundness import LOG_NAME
 from tests.crash.writing_child import end_with_standard_input
 

@@ -18,11 +18,11 @@ import trio
 
 from eventlog import RealEnv, SqliteStore, open_log
 from perdure import RunContext, entry, plugin
-from runtime.directory import Directory
+from runtime.lists.directory import Directory
 from runtime.node import Node, open_node
-from runtime.plugin import declared
-from runtime.principal import LOCAL
-from runtime.requests import CreateRun
+from runtime.operations.principal import LOCAL
+from runtime.operations.requests import CreateRun
+from runtime.plugins.plugin import declared
 from tests.crash.soundness import LOG_NAME
 from tests.crash.writing_child import end_with_standard_input
 

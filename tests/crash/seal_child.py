@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-import runtime.seals
+import runtime.secrets.seals
 from actors.run.events import RunCreated
 from eventlog import RealEnv, SqliteStore, open_log
 from eventlog.sqlite.file import sync_directory
 from perdure import RunContext, Secret, entry, plugin
-from runtime.creation import Creation
-from runtime.directory import Directory
+from runtime.lists.directory import Directory
 from runtime.node import open_node
-from runtime.plugin import declared
-from runtime.principal import LOCAL
-from runtime.requests import CreateRun
-from runtime.secrets import Accepted, Secrets, open_secrets
+from runtime.operations.creation import Creation
+from runtime.operations.principal import LOCAL
+from runtime.operations.requests import CreateRun
+from runtime.plugins.plugin import declared
+from runtime.secrets.secrets import Accepted, Secrets, open_secrets
 from tests.crash.soundness import LOG_NAME
 from tests.crash.writing_child import answers_file, end_with_standard_input
 
@@ -88,7 +88,7 @@ async def serve(directory: Path, answers: int) -> None:
 
 def without_directory_sync() -> None:
     """Rename, and leave it at that."""
-    setattr(runtime.seals, "sync_directory", lambda _: None)  # noqa: B010 - not its own name
+    setattr(runtime.secrets.seals, "sync_directory", lambda _: None)  # noqa: B010 - not its own name
 
 
 def without_file_sync() -> None:
@@ -101,7 +101,7 @@ def without_file_sync() -> None:
         unfinished.rename(path)
         sync_directory(path.parent)
 
-    runtime.seals.write_whole = write_whole
+    runtime.secrets.seals.write_whole = write_whole
 
 
 def event_first() -> None:

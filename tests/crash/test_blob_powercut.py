@@ -10,8 +10,8 @@ import pytest
 
 from actors.run.events import RUN_EVENTS, ExportAppended
 from eventlog import EventLogError, RealEnv, SqliteStore
-from runtime.blob import Blob, blob_at
-from runtime.file_depot import FileDepot
+from runtime.blobs.blob import Blob, blob_at
+from runtime.blobs.file_depot import FileDepot
 from tests.crash.blob_child import EXPORTS, RUNS
 from tests.crash.soundness import LOG_NAME, read
 from tests.crash.workbench import Workbench

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from actors.run.events import ExportAppended, RunEnded
-from runtime.blob import blob_at
+from runtime.blobs.blob import blob_at
 from tests.crash.child import PATIENCE, Child
 from tests.crash.process_child import MARK
 from tests.crash.soundness import LOG_NAME

@@ -10,11 +10,11 @@ import trio
 
 from actors.run.events import RUN_EVENTS, RunCreated, RunEnded
 from eventlog import EventLogError, RealEnv, SqliteStore, open_log
-from runtime.directory import Directory
+from runtime.lists.directory import Directory
 from runtime.node import open_node
-from runtime.sealing import unsealed
-from runtime.seals import KEY_FILE, SEALED_FOLDER, SealFolder, SecretsUnusable
-from runtime.secrets import open_secrets
+from runtime.secrets.sealing import unsealed
+from runtime.secrets.seals import KEY_FILE, SEALED_FOLDER, SealFolder, SecretsUnusable
+from runtime.secrets.secrets import open_secrets
 from tests.crash.seal_child import PLUGINS, RUNS, token
 from tests.crash.soundness import LOG_NAME, read
 from tests.crash.workbench import Workbench

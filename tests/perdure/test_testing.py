@@ -9,7 +9,7 @@ from perdure import Retry, RunCancelled, RunContext, entry, plugin
 from perdure.demo import Demo
 from perdure.fake import FakeRun, fake_context
 from perdure.testing import UnansweredQuestion, run_entry
-from runtime.current_run import CurrentRun
+from runtime.execution.current_run import CurrentRun
 
 
 @plugin("careless")

@@ -7,11 +7,11 @@ import click
 import pytest
 
 from actors.run.views import ErrorView, ExportItem, LogLineView, RunDelta, RunRecord
-from runtime.answers import PluginView, RunPage
 from runtime.cli.doctor import Check
 from runtime.cli.invocation import MEANINGS, ExitCode
+from runtime.operations.answers import PluginView, RunPage
 from tests.repository.tree import ROOT
-from tests.runtime.test_cli import commands
+from tests.runtime.cli.test_cli import commands
 
 PAGE = (ROOT / "docs" / "cli.md").read_text("utf-8")
 COMMON = PAGE.split("## Options of every command")[1].split("\n## ")[0]

@@ -21,8 +21,9 @@ from eventlog import (
     snapshots,
 )
 from eventlog.sqlite import schema, store
-from runtime import redaction, seals, secret_source
-from runtime.current_run import CurrentRun
+from runtime.execution.current_run import CurrentRun
+from runtime.secrets import redaction, seals
+from runtime.secrets import source as secret_source
 from tests.repository.test_docs import PYTHON_BLOCK
 from tests.repository.tree import ROOT
 from tools.reference import PAGES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from runtime.answers import CHANNELS
+from runtime.operations.answers import CHANNELS
 from runtime.websocket import SocketLimits
 from runtime.websocket.conversation import EndReason
 from runtime.websocket.formats import FORMATS

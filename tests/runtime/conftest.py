@@ -8,8 +8,8 @@ import pytest
 
 from eventlog import MemoryStore
 from tests.eventlog.conftest import SteadyEnv
-from tests.runtime.reloading import Files
-from tests.runtime.terminal import Shell
+from tests.runtime.cli.terminal import Shell
+from tests.runtime.plugins.reloading import Files
 
 
 @pytest.fixture

@@ -11,19 +11,18 @@ import pytest
 
 from actors.run.views import RunDelta, RunRecord
 from eventlog import MemoryStore, RealEnv, open_log
-from runtime.answers import ExportPage, RunAnswer, RunPage
-from runtime.blobs import BlobLimits, BlobStore
-from runtime.bulk import RATE
+from runtime.blobs.depot import Depot
+from runtime.blobs.store import BlobLimits, BlobStore
 from runtime.channels import Following
-from runtime.claims import CLAIM_WINDOW
-from runtime.depot import Depot
-from runtime.directory import Directory
 from runtime.errors import OperationError
-from runtime.limits import HostLimits
+from runtime.execution.limits import HostLimits
+from runtime.lists.directory import Directory
 from runtime.node import OPERATIONS, Node, open_node
-from runtime.plugin import Plugin, declared
-from runtime.principal import LOCAL, Principal
-from runtime.requests import (
+from runtime.operations.answers import ExportPage, RunAnswer, RunPage
+from runtime.operations.bulk import RATE
+from runtime.operations.claims import CLAIM_WINDOW
+from runtime.operations.principal import LOCAL, Principal
+from runtime.operations.requests import (
     AnswerRun,
     CancelRun,
     CreateRun,
@@ -33,11 +32,12 @@ from runtime.requests import (
     Request,
     RetryRun,
 )
-from runtime.seals import Seals
-from runtime.secret_source import SecretSource
-from runtime.secrets import Secrets
+from runtime.plugins.plugin import Plugin, declared
+from runtime.secrets.seals import Seals
+from runtime.secrets.secrets import Secrets
+from runtime.secrets.source import SecretSource
+from runtime.secrets.vault import Vault
 from runtime.settings import TriggerMode
-from runtime.vault import Vault
 from tests.eventlog.conftest import SteadyEnv
 from tests.runtime.world import Example, World
 

@@ -11,13 +11,13 @@ import pytest
 from eventlog import EventLog, LogUnsupported, RealEnv, SqliteStore, open_log, verify
 from perdure import RunContext
 from runtime.backup import LOG_BACKUP, back_up, restore, verify_blobs
-from runtime.blobs import BlobStore
-from runtime.directory import Directory
-from runtime.file_depot import FileDepot
+from runtime.blobs.file_depot import FileDepot
+from runtime.blobs.store import BlobStore
+from runtime.lists.directory import Directory
 from runtime.node import Node, open_node
-from runtime.principal import LOCAL
-from runtime.requests import CreateRun, ExportRun
-from tests.runtime.test_current_run import PLUGINS, Scripted
+from runtime.operations.principal import LOCAL
+from runtime.operations.requests import CreateRun, ExportRun
+from tests.runtime.execution.test_current_run import PLUGINS, Scripted
 
 LARGE = [bytes([number]) * 100_000 for number in range(3)]
 

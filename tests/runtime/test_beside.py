@@ -16,11 +16,11 @@ from eventlog.store import Bounds
 from runtime.beside import BesideLog, completed, open_beside
 from runtime.datadir import DataDir
 from runtime.errors import OperationError
-from runtime.loading import Loaded, Outcome, Source
 from runtime.local import open_local_node
 from runtime.node import Node
-from runtime.plugin import declared
-from runtime.principal import LOCAL, Principal
+from runtime.operations.principal import LOCAL, Principal
+from runtime.plugins.loading import Loaded, Outcome, Source
+from runtime.plugins.plugin import declared
 from runtime.settings import Settings
 from tests.runtime.world import Example
 

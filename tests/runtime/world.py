@@ -12,13 +12,13 @@ from actors.run.core import Run
 from actors.run.events import RUN_EVENTS, RunCreated
 from eventlog import Append, MemoryStore, open_log
 from eventlog.store import Bounds
-from runtime.contract import PluginError, Retry, RunCancelled, RunContext
-from runtime.directory import Listed
-from runtime.first_write import first_write
-from runtime.host import Host
-from runtime.limits import HostLimits
-from runtime.plugin import declared, entry, plugin
-from runtime.recovery import recover
+from runtime.execution.first_write import first_write
+from runtime.execution.host import Host
+from runtime.execution.limits import HostLimits
+from runtime.execution.recovery import recover
+from runtime.lists.directory import Listed
+from runtime.plugins.contract import PluginError, Retry, RunCancelled, RunContext
+from runtime.plugins.plugin import declared, entry, plugin
 from runtime.streams import stream_of
 from tests.eventlog.conftest import SteadyEnv
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from eventlog.record import Record
     from eventlog.simulation import SimEnv
-    from runtime.seals import MemorySeals
+    from runtime.secrets.seals import MemorySeals
 
 
 class Disk(MemoryStore):

@@ -25,10 +25,10 @@ from actors.run.events import (
 from actors.run.status import Outcome
 from actors.run.views import record
 from eventlog.cursor import parse_cursor
-from runtime.principal import LOCAL
-from runtime.requests import GetRun
+from runtime.operations.principal import LOCAL
+from runtime.operations.requests import GetRun
 from runtime.streams import stream_of
-from tests.runtime import canary
+from tests.runtime.secrets import canary
 from tests.simulation.run_clients import ALL, all_runs, events_of, get, open_runs, tidy_up
 from tests.simulation.run_plugin import BODIES, REPEATED, TRIES
 from tests.simulation.world import Violation

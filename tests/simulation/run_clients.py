@@ -16,17 +16,17 @@ from actors.run.events import (
     RunEnded,
 )
 from eventlog.store import Bounds
-from runtime.principal import LOCAL
-from runtime.requests import AnswerRun, CancelRun, CreateRun, GetRun, RetryRun
+from runtime.operations.principal import LOCAL
+from runtime.operations.requests import AnswerRun, CancelRun, CreateRun, GetRun, RetryRun
 from runtime.streams import stream_of
-from tests.runtime.canary import CANARY
+from tests.runtime.secrets.canary import CANARY
 from tests.simulation.world import Violation
 
 if TYPE_CHECKING:
     import random
 
-    from runtime.answers import RunAnswer
-    from runtime.runs import Runs
+    from runtime.operations.answers import RunAnswer
+    from runtime.operations.runs import Runs
     from tests.simulation.run_world import RunWorld
 
 ALL: Final = Bounds(records=1 << 30, bytes=1 << 40)

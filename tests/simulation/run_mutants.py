@@ -16,10 +16,10 @@ from actors.run.core import RUN, Run
 from actors.run.events import RunEvent, StepRecorded
 from actors.run.history import History
 from eventlog.record import START
-from runtime.children import Children
-from runtime.creation import Creation
-from runtime.redaction import Redactor
-from runtime.secrets import Secrets
+from runtime.execution.children import Children
+from runtime.operations.creation import Creation
+from runtime.secrets.redaction import Redactor
+from runtime.secrets.secrets import Secrets
 from runtime.streams import stream_of
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from actors.ask import Ask
     from actors.run.events import RunCreated
     from eventlog.record import NewEvent
-    from runtime.principal import Principal
-    from runtime.requests import CreateRun
+    from runtime.operations.principal import Principal
+    from runtime.operations.requests import CreateRun
 
 
 # Exports

@@ -8,7 +8,7 @@ from typing import Any, Final
 import trio
 
 from perdure import PluginError, Retry, RunContext, Secret, entry, plugin
-from tests.runtime.canary import CANARY
+from tests.runtime.secrets.canary import CANARY
 from tests.simulation.world import Violation
 
 BODIES: Final[Counter[str]] = Counter()  # how often each step was begun, outside of any process

@@ -21,17 +21,17 @@ from eventlog.cursor import check_of, parse_cursor
 from eventlog.errors import EventLogError, LogClosed
 from eventlog.log import open_log
 from eventlog.simulation import Dead, SimEnv
-from runtime.catalogue import Catalogue
-from runtime.directory import Directory
 from runtime.errors import OperationError, translated
-from runtime.host import Host, LetGo
-from runtime.limits import HostLimits
-from runtime.plugin import declared
-from runtime.recovery import recover
-from runtime.runs import Runs
-from runtime.seals import MemorySeals
-from runtime.secrets import Secrets
-from runtime.vault import Vault
+from runtime.execution.host import Host, LetGo
+from runtime.execution.limits import HostLimits
+from runtime.execution.recovery import recover
+from runtime.lists.catalogue import Catalogue
+from runtime.lists.directory import Directory
+from runtime.operations.runs import Runs
+from runtime.plugins.plugin import declared
+from runtime.secrets.seals import MemorySeals
+from runtime.secrets.secrets import Secrets
+from runtime.secrets.vault import Vault
 from tests.simulation.disk import Disk, DiskView, SealsView
 from tests.simulation.run_plugin import Simulated
 from tests.simulation.world import Violation, cancel_when, plan_crash
@@ -39,7 +39,7 @@ from tests.simulation.world import Violation, cancel_when, plan_crash
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from runtime.answers import RunAnswer
+    from runtime.operations.answers import RunAnswer
 
     Call = Callable[[Runs], Awaitable[RunAnswer]]
 

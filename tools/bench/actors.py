@@ -24,12 +24,12 @@ from actors.run.events import RUN_EVENTS, ExportAppended, StepRecorded
 from eventlog import Append, SnapshotFile, SqliteStore, StreamWrite, open_log
 from eventlog.env import RealEnv
 from perdure import RunContext, entry, plugin
-from runtime.directory import Directory
-from runtime.limits import HostLimits
+from runtime.execution.limits import HostLimits
+from runtime.lists.directory import Directory
 from runtime.node import open_node
-from runtime.plugin import declared
-from runtime.principal import LOCAL
-from runtime.requests import CreateRun
+from runtime.operations.principal import LOCAL
+from runtime.operations.requests import CreateRun
+from runtime.plugins.plugin import declared
 from tools.bench.benchmark import Benchmark, Figure, Setting, Sides, Target
 from tools.bench.measure import MILLISECONDS, Sample, Stopwatch
 from tools.bench.recorder import open_recorder, stored_events

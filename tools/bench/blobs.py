@@ -17,14 +17,14 @@ import trio
 from eventlog import RealEnv
 from eventlog.sqlite.file import sync_directory
 from perdure import RunContext, entry, plugin
-from runtime.blob import Blob
-from runtime.blobs import BlobStore
-from runtime.directory import Directory
-from runtime.file_depot import FileDepot
+from runtime.blobs.blob import Blob
+from runtime.blobs.file_depot import FileDepot
+from runtime.blobs.store import BlobStore
+from runtime.lists.directory import Directory
 from runtime.node import open_node
-from runtime.plugin import declared
-from runtime.principal import LOCAL
-from runtime.requests import CreateRun
+from runtime.operations.principal import LOCAL
+from runtime.operations.requests import CreateRun
+from runtime.plugins.plugin import declared
 from runtime.settings import Settings
 from tools.bench.benchmark import Benchmark, Figure, Setting, Sides
 from tools.bench.measure import Sample, Stopwatch, latencies

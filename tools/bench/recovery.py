@@ -18,9 +18,9 @@ import trio
 from actors.run.core import RUN, Run
 from actors.run.events import RUN_EVENTS, Activated, RunCreated, RunEvent
 from eventlog import Append, Metadata, StreamWrite
-from runtime.directory import Directory
+from runtime.lists.directory import Directory
 from runtime.node import open_node
-from runtime.plugin import declared
+from runtime.plugins.plugin import declared
 from runtime.streams import stream_of
 from tools.bench.benchmark import Benchmark, Figure, Setting, Sides, Target
 from tools.bench.measure import Sample, Stopwatch

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Final, Self
 
 import trio
 
-from runtime.garbage import leave_alone_what_is_there
-from runtime.loading import load_plugins
-from runtime.serving import Server, Serving
+from runtime.plugins.loading import load_plugins
+from runtime.server.garbage import leave_alone_what_is_there
+from runtime.server.serving import Server, Serving
 from runtime.settings import Settings
 from tools.bench.measure import Sample
 from tools.bench.runs import Bench

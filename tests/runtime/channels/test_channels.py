@@ -12,10 +12,10 @@ from trio.testing import MockClock
 from actors.run.events import ProgressReported
 from eventlog import MemoryStore
 from eventlog.record import START
-from runtime.answers import Frame
 from runtime.channels import Following
-from runtime.principal import LOCAL
-from runtime.requests import CancelRun, ExportRun
+from runtime.operations.answers import Frame
+from runtime.operations.principal import LOCAL
+from runtime.operations.requests import CancelRun, ExportRun
 from tests.runtime.service import Service, events, refused, service, until_ended
 
 

@@ -1,0 +1,1 @@
+"""Blobs: bytes beside the log, there before an event names them."""

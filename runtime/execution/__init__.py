@@ -1,0 +1,1 @@
+"""Executing runs: a host, one activation of a run, and what an entry sees of it."""

@@ -1,0 +1,111 @@
+"""How an entry ends: from what it returned or raised to an outcome and an error."""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass
+from typing import Any, Final
+
+from actors.errors import Invalid
+from actors.run.events import RunError
+from actors.run.output import readable
+from actors.run.status import Outcome
+from eventlog import cbor
+from eventlog.errors import CodecError
+from runtime.errors import OperationError, translated
+from runtime.plugins.contract import PluginError, RunCancelled
+from runtime.secrets.redaction import Redactor
+
+MAX_CODE: Final = 200
+MAX_MESSAGE: Final = 2000
+MAX_DETAILS: Final = 64 << 10
+_NO_SECRETS: Final = Redactor()
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """An outcome, and why it is not success."""
+
+    outcome: Outcome
+    error: RunError | None = None
+
+
+SUCCESS: Final = Ending(Outcome.SUCCEEDED)
+
+
+def ending_of_value(
+    value: Any,  # noqa: ANN401 - whatever it is
+    *,
+    is_result: bool,
+    redactor: Redactor = _NO_SECRETS,
+) -> Ending:
+    """Give the ending of an entry that returned: an error envelope is a failure.
+
+    A value that is to be the run's result must be one that can be recorded.
+    """
+    if isinstance(value, dict) and value.get("ok") is False and "error" in value:
+        return Ending(Outcome.FAILED, _envelope_error(value["error"], redactor))
+    try:
+        if is_result:
+            cbor.check(value)
+    except CodecError as error:
+        text = redactor.text(f"the value that the entry returned cannot be recorded: {error}")
+        return Ending(Outcome.FAILED, RunError(code="PLUGIN_ERROR", message=text))
+    return SUCCESS
+
+
+def is_cancellation(error: BaseException) -> bool:
+    """Tell whether an entry obeys a cancel request, also from inside a group."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(is_cancellation, error.exceptions))
+    return isinstance(error, RunCancelled)
+
+
+def error_of(error: BaseException, redactor: Redactor = _NO_SECRETS) -> RunError:
+    """Turn an exception of an entry into the error of its run, without the run's secrets."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    if isinstance(error, PluginError):
+        said = (error.code, error.message, error.details)
+        return _sound(*said, redactor=redactor, retriable=error.retriable)
+    if isinstance(error, Invalid | OperationError):
+        refused = translated(error)
+        details = error.details if isinstance(error, OperationError) else None
+        return _sound(refused.code, refused.message, details, redactor=redactor)
+    last = traceback.extract_tb(error.__traceback__)[-1:]
+    where = {"file": last[0].filename.rpartition("/")[2], "line": last[0].lineno} if last else None
+    message = f"{type(error).__name__}: {error}"
+    return _sound("PLUGIN_ERROR", message, where, redactor=redactor)
+
+
+def _sound(
+    code: object, message: object, details: object, *, redactor: Redactor, retriable: bool = False
+) -> RunError:
+    """Make an error that can be stored, whatever a plugin has put into it.
+
+    It is cut only after it was redacted.
+    """
+    kept = redactor.value(details) if isinstance(details, dict) else None
+    try:
+        if kept is not None and len(cbor.encode(kept)) > MAX_DETAILS:
+            kept = {"dropped": f"more than {MAX_DETAILS} bytes"}
+    except CodecError as error:
+        kept = {"dropped": redactor.text(str(error))}
+    return RunError(
+        code=redactor.text(readable(str(code), "a code"))[:MAX_CODE],
+        message=redactor.text(readable(str(message), "a message"))[:MAX_MESSAGE],
+        details=kept,
+        retriable=bool(retriable),
+    )
+
+
+def _envelope_error(error: Any, redactor: Redactor) -> RunError:  # noqa: ANN401 - whatever it is
+    if not isinstance(error, dict):
+        return _sound("PLUGIN_ERROR", error, None, redactor=redactor)
+    return _sound(
+        error.get("code", "PLUGIN_ERROR"),
+        error.get("message", ""),
+        error.get("details"),
+        redactor=redactor,
+        retriable=error.get("retriable") is True,
+    )

@@ -1,0 +1,388 @@
+"""One activation of a run: the entry is called, and what it does goes into the log.
+
+An execution is a guest of its run. Everything it says carries its epoch; when it is refused because
+another has taken over, it stops and says nothing more. It ends the run with one command that holds
+its last outputs and its outcome.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from actors.errors import Fenced
+from actors.run.commands import Deactivate, Deliver, Finish, RequestCancel
+from actors.run.core import canceled, timed_out
+from actors.run.status import CancelIntent, CancelMode, Outcome
+from actors.run.views import item_number
+from eventlog.errors import LogClosed
+from runtime.execution.current_run import CurrentRun
+from runtime.execution.ending import SUCCESS, Ending, ending_of_value, error_of, is_cancellation
+from runtime.execution.limits import LAST_WORDS
+from runtime.execution.outbox import RunOutbox
+from runtime.execution.run_logging import LoggedRun, work_for
+from runtime.plugins.contract import RunCancelled, RunContext
+from runtime.secrets.run_secrets import RunSecrets
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from actors.folded import Folded
+    from actors.run.commands import RunCommand
+    from actors.run.core import Run
+    from actors.run.events import ChildStarted, Output
+    from actors.run.history import History
+    from runtime.execution.desk import Desk
+    from runtime.plugins.plugin import Entry
+
+FLUSH_AFTER: Final = 0.05  # seconds an output waits for company
+_NANOSECONDS: Final = 1_000_000_000
+
+
+class Execution:
+    """An entry at work, under one epoch of its run."""
+
+    def __init__(self, desk: Desk, folded: Folded[Run], entry: Entry, history: History) -> None:
+        """Begin where the history ends. The run has just been activated."""
+        self.run = folded.state
+        self.history = history
+        self.epoch = folded.state.epoch
+        self._desk = desk
+        self._entry = entry
+        self._started_at = self.run.started_at or 0
+        self.secrets = RunSecrets(desk, entry, self.run.created)
+        self.redactor = self.secrets.redactor
+        self.outbox = RunOutbox(
+            self.redactor,
+            self.run.created.trace_id,
+            history,
+            self._started_at,
+            progress_items=desk.limits.progress_items,
+        )
+        self.blobs = desk.blobs
+        self.inline_limit = desk.limits.inline_limit
+        self._work = trio.CancelScope()
+        self._handing_over = trio.StrictFIFOLock()
+        self.forced = trio.Event()  # nobody waits for the entry any more
+        self._changed = trio.Event()
+        self._room = trio.Event()
+        self._item_came = trio.Event()
+        self._helpers: set[trio.CancelScope] = set()  # of a flush, an escalation, a deadline
+        self._broken: Exception | None = None
+        self._is_over = False
+        self._flushing = False
+        self._escalating = False
+        self._fenced = False
+        self._draining = False
+        self._ended = False
+
+    # Its life
+
+    async def execute(self) -> None:
+        """Call the entry and end the run, unless another activation takes over meanwhile."""
+        self._look_at(self.run)
+        if self.run.deadline is not None:
+            self._start(partial(self._give_up_at, self.run.deadline))
+        ending = await self._call()
+        self._is_over = True
+        for helper in list(self._helpers):
+            helper.cancel()
+        if trio.current_effective_deadline() == -inf and not self._draining:
+            return  # this host is going down: the next one goes on from here
+        with trio.CancelScope(shield=True):
+            await self._end(ending)
+
+    def _start(self, helper: Callable[[], Awaitable[None]]) -> None:
+        """Start a task that ends with this execution; if it fails, the run does."""
+        if not self._is_over:
+            scope = trio.CancelScope()
+            self._helpers.add(scope)
+            self._desk.start(partial(self._help, scope, helper))
+
+    async def _help(self, scope: trio.CancelScope, helper: Callable[[], Awaitable[None]]) -> None:
+        with scope:
+            try:
+                await helper()
+            except Exception as error:  # noqa: BLE001 - the edge of a task: it ends its run only
+                self._broken = error
+                self._work.cancel()
+        self._helpers.discard(scope)
+
+    async def _call(self) -> Ending:
+        context = RunContext(CurrentRun(self))
+        if self.run.deadline is not None:
+            left = (self.run.deadline - self.now()) / _NANOSECONDS
+            self._work.deadline = trio.current_time() + left
+        ending: Ending | None = None
+        created, loop = self.run.created, trio.lowlevel.current_trio_token()
+        work_for(LoggedRun(created.run_id, created.trace_id, self.redactor, self.log, loop))
+        with self._work:
+            try:
+                args = await self.secrets.arguments()
+                value = await self._desk.call(self, self._entry, context, args)
+                ending = self._value_returned(value)
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - the edge of an entry
+                ending = self._failed(error)
+            except BaseExceptionGroup as group:
+                # An entry with several tasks can fail and be cancelled at once.
+                cancelled, rest = group.split(trio.Cancelled)
+                if rest is None or rest.split((Exception, SystemExit))[1] is not None:
+                    raise
+                ending = self._failed(rest)
+                if cancelled is not None:
+                    raise cancelled from None
+        if ending is None or (self._work.cancel_called and ending is not SUCCESS):
+            return self._interrupted()  # what an entry that is stopped still says does not count
+        return ending
+
+    async def _end(self, ending: Ending) -> None:
+        async with self._handing_over:
+            if self._fenced or self._ended:
+                return
+            now = self.now()
+            try:
+                if self._draining:
+                    outputs = self.outbox.take(now, last=True)
+                    if outputs:
+                        await self._ask(Deliver(epoch=self.epoch, outputs=outputs, at=now))
+                    await self._ask(Deactivate(epoch=self.epoch, at=now))
+                    return
+                await self._ask(
+                    Finish(
+                        epoch=self.epoch,
+                        outcome=ending.outcome,
+                        error=ending.error,
+                        outputs=self.outbox.take(now, last=True),
+                        at=now,
+                    )
+                )
+                self._ended = True
+            except Fenced:
+                self._fenced = True
+
+    # How it ends
+
+    def _value_returned(self, value: Any) -> Ending:  # noqa: ANN401 - whatever an entry returns
+        is_result = value is not None and not self.outbox.marked_a_result
+        ending = ending_of_value(value, is_result=is_result, redactor=self.redactor)
+        if ending is SUCCESS and is_result:
+            number = self.outbox.export("json", value, self.now())
+            self.outbox.result((number,), self.now())
+        return ending
+
+    def _failed(self, error: BaseException) -> Ending:
+        if is_cancellation(error):
+            return Ending(Outcome.CANCELED, canceled(self.cancel_reason))
+        return Ending(Outcome.FAILED, error_of(error, self.redactor))
+
+    def _interrupted(self) -> Ending:
+        if self._broken is not None:
+            return Ending(Outcome.FAILED, error_of(self._broken, self.redactor))
+        cancel = self.run.cancel
+        if cancel is None or cancel.intent is CancelIntent.TIMEOUT:
+            return Ending(Outcome.TIMEOUT, timed_out(self.run))
+        return Ending(Outcome.CANCELED, canceled(cancel.reason))
+
+    # What its host tells it
+
+    def see(self, run: Run) -> None:
+        """Learn what has become of the run: an answer, a cancel request, its end."""
+        if run.epoch != self.epoch or run.status.is_terminal:
+            self._stop_silently()  # another is in charge, or nobody any more
+        self.run = run
+        self._changed.set()
+        self._changed = trio.Event()
+        self._look_at(run)
+
+    def drain(self) -> None:
+        """Stop without ending the run: the next host goes on from here."""
+        self._draining = True
+        self._work.cancel()
+
+    def _look_at(self, run: Run) -> None:
+        if run.cancel_mode is None or run.status.is_terminal:
+            return
+        if self._is_asked(CancelMode.INTERRUPT):
+            self._work.cancel()
+        if self._is_asked(CancelMode.FORCE):
+            self.forced.set()
+        if not self._escalating:
+            self._escalating = True
+            self._start(self._escalate)
+
+    async def _escalate(self) -> None:
+        """Give the entry time to obey, then interrupt it, then end the run without it."""
+        for mode in (CancelMode.INTERRUPT, CancelMode.FORCE):
+            await self._until_asked(mode, self._desk.limits.cancel_grace)
+            if not self._is_asked(mode):
+                at = self.now()
+                deadline = self._desk.limits.next_step_at(mode, at)
+                await self._ask(RequestCancel(by="host", mode=mode, at=at, deadline=deadline))
+        await self._desk.env.sleep(LAST_WORDS)
+        with trio.CancelScope(shield=True):
+            await self._end(self._interrupted())
+
+    async def _give_up_at(self, deadline: int) -> None:
+        """End the run when its time is up and its entry, interrupted, still does not end."""
+        left = (deadline - self.now()) / _NANOSECONDS
+        await self._desk.env.sleep(max(0, left) + self._desk.limits.cancel_grace)
+        with trio.CancelScope(shield=True):
+            await self._end(Ending(Outcome.TIMEOUT, timed_out(self.run)))
+
+    async def _until_asked(self, mode: CancelMode, most: float) -> None:
+        """Wait until the run is asked to end in this way, so many seconds at most."""
+        with trio.move_on_after(most):
+            while not self._is_asked(mode):
+                await self._changed.wait()
+
+    def _is_asked(self, mode: CancelMode) -> bool:
+        return self.run.cancel_mode is not None and self.run.cancel_mode >= mode
+
+    def _stop_silently(self) -> None:
+        self._fenced = True
+        self._work.cancel()
+
+    # What ctx.run needs
+
+    @property
+    def cancel_requested(self) -> bool:
+        """Whether the run was asked to end."""
+        return self.run.cancel is not None
+
+    @property
+    def cancel_reason(self) -> str | None:
+        """Why, if somebody said so."""
+        return self.run.cancel.reason if self.run.cancel else None
+
+    async def until_cancelled(self) -> str | None:
+        """Wait until the run is asked to end; give the reason."""
+        while not self.cancel_requested:
+            await self._changed.wait()
+        return self.cancel_reason
+
+    @property
+    def is_left_behind(self) -> bool:
+        """Whether the run no longer waits for its entry."""
+        return self._is_over or self._ended or self._fenced
+
+    async def in_thread(self, fn: Callable[[], Any]) -> Any:  # noqa: ANN401 - what it returns
+        """Call a function in a thread; when the run ends without it, it is left behind."""
+        return await self._desk.env.run_and_leave(fn, limiter=self._desk.threads)
+
+    def now(self) -> int:
+        """Wall time."""
+        return self._desk.env.now()
+
+    def new_id(self) -> str:
+        """Mint an id."""
+        return str(self._desk.env.new_id())
+
+    def reached(self, step: str) -> None:
+        """Come by a recorded step; after the last of them reports are heard again."""
+        if step == self.history.last:
+            self.outbox.muted = False
+
+    def log(self, level: str, text: str) -> None:
+        """Log a line that the entry has printed, or given to the standard logging module."""
+        if not self.is_left_behind:
+            self.outbox.log(level, text, self.now())
+            self.something_waits()
+
+    def something_waits(self) -> None:
+        """See to it that the outbox is flushed soon."""
+        if not self._flushing:
+            self._flushing = True
+            self._start(self._flush)
+        elif self.outbox.has_items:
+            self._item_came.set()
+
+    async def has_export(self, item_id: str) -> bool:
+        """Tell whether an item exists that this run may refer to."""
+        named = item_number(item_id)
+        if named is not None and named[0] == self.run.created.run_id:
+            return named[1] <= self.outbox.exports
+        return await self._desk.has_export(self.run, item_id)
+
+    async def room_for_exports(self) -> None:
+        """Wait while too many exports are on their way."""
+        while self.outbox.is_full:
+            self.something_waits()
+            await self._room.wait()
+
+    async def hand_over(self, *outputs: Output) -> None:
+        """Put outputs into the log, with all that waits, and return when they are there."""
+        async with self._handing_over:
+            now = self.now()
+            delivered = (*self.outbox.take(now), *outputs)
+            self._room.set()
+            self._room = trio.Event()
+            if delivered:
+                command = Deliver(epoch=self.epoch, outputs=delivered, at=now)
+                await self._say(lambda: self._ask(command))
+
+    async def start_child(
+        self, started: ChildStarted, plugin_id: str, entry_id: str, args: dict[str, Any]
+    ) -> None:
+        """Put the start of a child into the log, together with the child."""
+        accepted = await self.secrets.accept_child(plugin_id, entry_id, args)
+        async with self._handing_over:
+            now = self.now()
+            outputs = (*self.outbox.take(now), started)
+            command = Deliver(epoch=self.epoch, outputs=outputs, at=now)
+            await self._say(
+                lambda: self._desk.children.start(
+                    self.run, started, command, plugin_id, entry_id, accepted
+                )
+            )
+
+    async def sleep_until(self, instant: int) -> None:
+        """Sleep until a wall time; a cancel request ends it."""
+        while (left := instant - self.now()) > 0:
+            changed = self._changed
+            if self.cancel_requested:
+                raise RunCancelled(self.cancel_reason)
+            with trio.move_on_after(left / _NANOSECONDS):
+                await changed.wait()
+
+    async def answer_to(self, question_id: str) -> Any:  # noqa: ANN401 - whatever was answered
+        """Wait for an answer; a cancel request ends it."""
+        while question_id not in self.run.answers:
+            changed = self._changed
+            if self.cancel_requested:
+                raise RunCancelled(self.cancel_reason)
+            await changed.wait()
+        return self.run.answers[question_id]
+
+    async def _flush(self) -> None:
+        """Hand over what waits until nothing does: items soon, reports when their window opens."""
+        while (due := self.outbox.due(self.now())) is not None:
+            wait = max(FLUSH_AFTER, (due - self.now()) / _NANOSECONDS)
+            self._item_came = trio.Event()
+            if self.outbox.has_items:
+                await self._desk.env.sleep(FLUSH_AFTER)
+            else:
+                with trio.move_on_after(wait) as waiting:
+                    await self._item_came.wait()
+                if not waiting.cancelled_caught:
+                    continue
+            await self.hand_over()
+        self._flushing = False
+
+    async def _say(self, ask: Callable[[], Awaitable[None]]) -> None:
+        """Say something as the execution in charge; when it is not heard any more, stop.
+
+        What was taken from the outbox is said to the end, even if the entry is cancelled meanwhile.
+        """
+        try:
+            with trio.CancelScope(shield=True):
+                await ask()
+        except (Fenced, LogClosed) as unheard:
+            self._stop_silently()
+            await trio.lowlevel.checkpoint()  # where the entry stops, unless it shields itself
+            raise RunCancelled(str(unheard)) from unheard
+
+    async def _ask(self, command: RunCommand) -> None:
+        await self._desk.ask(self.run.created.run_id, command)

@@ -1,0 +1,396 @@
+"""The host: it executes runs, so many at a time.
+
+A run is activated only when its entry is about to be called; until then it waits, visible as
+queued. With one writer per log the host is alone, so whatever is found alive at start-up belongs to
+a host that is gone (``runtime.execution.recovery``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, deque
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from actors.errors import Fenced, NoSuchActor, NotNow
+from actors.folded import Folded
+from actors.run.commands import Activate, Finish, Recover
+from actors.run.core import RUN, Run
+from actors.run.events import RunError
+from actors.run.history import History
+from actors.run.status import Outcome
+from actors.run.views import item_number
+from eventlog.errors import LogClosed, Unavailable
+from runtime.blobs.store import BlobStore
+from runtime.execution.children import Children, takes_its_children_along
+from runtime.execution.execution import Execution
+from runtime.execution.limits import HostLimits
+from runtime.execution.recovery import ends_instead, read_history
+from runtime.execution.run_logging import LoggedRun, about_run, logging_of_runs, work_for
+from runtime.execution.threads import THREADS, call_in_thread
+from runtime.plugins.entries import Entries
+from runtime.process.pool import Pool
+from runtime.registry import Registry
+from runtime.secrets.secret import has_sealed
+from runtime.secrets.secrets import Secrets
+from runtime.streams import stream_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from actors.run.commands import RunCommand
+    from actors.run.events import RunCreated, RunEvent
+    from eventlog.append import StreamWrite
+    from eventlog.env import Env
+    from eventlog.log import EventLog
+    from eventlog.record import Record
+    from runtime.plugins.contract import RunContext
+    from runtime.plugins.plugin import Entry, Plugin
+    from runtime.secrets.redaction import Redactor
+
+BUSY_PAUSE: Final = 0.01  # seconds between two tries to ask a run that is asked too much
+MAX_HISTORIES: Final = 10_000
+_log = logging.getLogger("perdure.host")
+
+
+class LetGo(Exception):
+    """The host goes down before the run has ended; the next one goes on with it."""
+
+
+@dataclass(eq=False, slots=True)
+class _End:
+    """The end of a run that somebody waits for; without a state, it will not come here."""
+
+    came: trio.Event = field(default_factory=trio.Event)
+    folded: Folded[Run] | None = None
+
+
+class Host:
+    """Executes runs of its plugins."""
+
+    def __init__(
+        self,
+        env: Env,
+        log: EventLog,
+        plugins: Mapping[str, Plugin],
+        *,
+        limits: HostLimits | None = None,
+        blobs: BlobStore | None = None,
+        secrets: Secrets | None = None,
+    ) -> None:
+        """Nothing runs before ``run``. Without ``secrets`` they are sealed in memory."""
+        self.env = env
+        self.log = log
+        self.blobs = blobs or BlobStore(env)
+        self.entries = Entries(plugins)
+        self.limits = limits or HostLimits()
+        self.secrets = secrets or Secrets(env)
+        self.children = Children(self)
+        self.name = str(env.new_id())
+        self.runs: Registry[Run, RunCommand, RunEvent] = Registry(
+            RUN, log=log, env=env, idle=self.limits.idle, on_change=self._changed
+        )
+        self.threads = trio.CapacityLimiter(THREADS)  # their own: a commit never waits for them
+        self.processes = Pool(env, grace=self.limits.cancel_grace)
+        self._waiting: dict[str, deque[str]] = {}  # plugin -> run ids, as many as were accepted
+        self._running: Counter[str] = Counter()
+        self._executions: dict[str, Execution] = {}
+        self._starting: set[str] = set()  # activated, and about to be executed
+        self._histories: dict[str, History] = {}  # of runs that wait; at most MAX_HISTORIES
+        self._ends: dict[str, list[_End]] = {}  # one for each who waits for a run's end
+        self._nursery: trio.Nursery | None = None
+        self._one_less = trio.Event()
+        self._draining = False
+        self.closing = False  # no new work is taken
+
+    @property
+    def plugins(self) -> Mapping[str, Plugin]:
+        """The plugins whose runs are executed."""
+        return self.entries.plugins
+
+    @plugins.setter
+    def plugins(self, plugins: Mapping[str, Plugin]) -> None:
+        self.entries.plugins = plugins  # for runs that start from now on
+        self._start_ready()  # one that was loaded anew may have another limit
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Execute what is dispatched, until cancelled."""
+        with logging_of_runs():
+            async with trio.open_nursery() as nursery:
+                await nursery.start(self.runs.run)
+                await nursery.start(self.processes.run)
+                self._nursery = nursery
+                task_status.started()
+                try:
+                    await trio.sleep_forever()
+                finally:
+                    self._nursery = None
+
+    async def ask(
+        self, run_id: str, command: RunCommand, *, also: Sequence[StreamWrite] = ()
+    ) -> Folded[Run]:
+        """Ask a run, as long as it takes: what a host has to say is not for others to do later."""
+        while True:
+            try:
+                return await self.runs.ask(
+                    stream_of(run_id), command, principal=self.name, also=also
+                )
+            except Unavailable:
+                await self.env.sleep(BUSY_PAUSE)
+
+    async def end_of(self, run_id: str) -> Folded[Run]:
+        """Wait for the end of a run, or raise LetGo."""
+        folded = self.runs.peek(stream_of(run_id)) or await self.runs.look(stream_of(run_id))
+        if folded.state.status.is_terminal:
+            await trio.lowlevel.checkpoint()
+            return folded
+        if self._draining:
+            raise LetGo
+        end = _End()
+        waiting = self._ends.setdefault(run_id, [])
+        waiting.append(end)
+        try:
+            await end.came.wait()
+        finally:
+            waiting.remove(end)
+            if not waiting:
+                del self._ends[run_id]
+        if end.folded is None:
+            raise LetGo
+        return end.folded
+
+    # Taking up
+
+    def remember(self, run_id: str, history: History) -> None:
+        """Keep the history of a run that waits for its turn, so as not to read it again."""
+        if len(self._histories) < MAX_HISTORIES:
+            self._histories[run_id] = history
+
+    def dispatch(self, run_id: str, plugin_id: str) -> None:
+        """Execute a run when its turn comes."""
+        self._waiting.setdefault(plugin_id, deque()).append(run_id)
+        self._start_ready()
+
+    def close(self) -> None:
+        """Take no new work and start nothing that waits; what runs goes on."""
+        self.closing = True
+
+    def drain(self) -> None:
+        """Start nothing more and let go of what runs, for the next host to go on."""
+        self.close()
+        self._draining = True
+        for execution in list(self._executions.values()):
+            execution.drain()
+        for waiting in self._ends.values():  # the end is not to come here
+            for end in waiting:
+                end.came.set()
+
+    async def settled(self) -> None:
+        """Wait until nothing runs and, unless the host closes, nothing waits for its turn."""
+        while self.running or (self._waiting and not self.closing):
+            await self._one_less.wait()
+
+    @property
+    def running(self) -> int:
+        """How many runs are being executed."""
+        return self._running.total()
+
+    @property
+    def waiting(self) -> int:
+        """How many runs wait for their turn."""
+        return sum(map(len, self._waiting.values()))
+
+    def _start_ready(self) -> None:
+        """Start what waits, one of each plugin in turn, as far as the limits allow."""
+        if not self._waiting or self._nursery is None or self.closing:
+            return
+        ready = [plugin_id for plugin_id in self._waiting if self._may_start(plugin_id)]
+        while ready and self.running < self.limits.runs:
+            for plugin_id in ready:
+                if self.running >= self.limits.runs:
+                    break
+                run_id = self._waiting[plugin_id].popleft()
+                self._running[plugin_id] += 1
+                self._nursery.start_soon(self._execute, run_id, plugin_id)
+                self._waiting[plugin_id] = self._waiting.pop(plugin_id)  # to the end of the line
+            ready = [plugin_id for plugin_id in ready if self._may_start(plugin_id)]
+        for plugin_id in [each for each, waiting in self._waiting.items() if not waiting]:
+            del self._waiting[plugin_id]
+
+    def _may_start(self, plugin_id: str) -> bool:
+        plugin = self.plugins.get(plugin_id)
+        limit = plugin.limit if plugin is not None and plugin.limit else self.limits.runs
+        return bool(self._waiting[plugin_id]) and self._running[plugin_id] < limit
+
+    # Executing
+
+    async def _execute(self, run_id: str, plugin_id: str) -> None:
+        work_for(LoggedRun(run_id))
+        try:
+            await self._activate_and_execute(run_id)
+        except LogClosed:
+            pass  # this host is going down, and the log has said why
+        except Exception as error:  # noqa: BLE001 - the edge of a run: it touches no other
+            _log.exception("run %s broke", run_id)
+            await self._give_up(run_id, error)
+        finally:
+            self._running[plugin_id] -= 1
+            self._start_ready()
+            self._one_less.set()
+            self._one_less = trio.Event()
+
+    async def _give_up(self, run_id: str, error: Exception) -> None:
+        """End a run that we ourselves have broken; if that is impossible, leave it as it is."""
+        known = self.runs.peek(stream_of(run_id))
+        try:
+            run = (known or await self.runs.look(stream_of(run_id))).state
+            if run.active:
+                told = RunError(code="INTERNAL", message="Perdure failed; its own log has more")
+                end = Finish(epoch=run.epoch, outcome=Outcome.FAILED, error=told, at=self.env.now())
+                await self.ask(run_id, end)
+        except Exception:  # noqa: BLE001 - the next start takes it up
+            _log.warning("run %s is left as it is: %r", run_id, error)
+
+    async def _activate_and_execute(self, run_id: str) -> None:
+        self._starting.add(run_id)
+        try:
+            execution = await self._activate(run_id)
+            if execution is not None:
+                self._executions[run_id] = execution
+                if self._draining:
+                    execution.drain()
+        finally:
+            self._starting.discard(run_id)
+            self._histories.pop(run_id, None)
+        if execution is None:
+            await self._end_if_asked(run_id)
+            return
+        try:
+            await execution.execute()
+        finally:
+            if self._executions.get(run_id) is execution:  # and not the one that took over
+                del self._executions[run_id]
+
+    async def _end_if_asked(self, run_id: str) -> None:
+        """End a run that was asked to end while it was being activated."""
+        known = self.runs.peek(stream_of(run_id)) or await self.runs.look(stream_of(run_id))
+        if known.state.cancel is not None and not known.state.status.is_terminal:
+            await self._end_without_executing(run_id)
+
+    async def _activate(self, run_id: str) -> Execution | None:
+        """Activate a run; give its execution, unless there is nothing to execute."""
+        known = self.runs.peek(stream_of(run_id)) or await self.runs.look(stream_of(run_id))
+        run = known.state
+        work_for(LoggedRun(run_id, run.created.trace_id))
+        if run.epoch and await ends_instead(self, run):
+            return None  # what was taken up, and its plugin was loaded anew before its turn came
+        version, entry = self.entries.pinned(run)
+        activate = Activate(
+            host=self.name, epoch=run.epoch + 1, plugin_version=version, at=self.env.now()
+        )
+        try:
+            folded = await self.ask(run_id, activate)
+        except (NotNow, Fenced):
+            return None  # canceled before its turn came, or taken up by somebody else
+        if entry is None:
+            await self._not_ready(run_id, folded.state)
+            return None
+        history = self._histories.get(run_id)
+        if history is None and folded.state.epoch > 1:
+            history = await read_history(self.log, run_id)
+            folded = await self.runs.look(stream_of(run_id))
+        if folded.state.status.is_terminal or folded.state.epoch != activate.epoch:
+            return None  # ended or taken over while its history was being read
+        return Execution(self, folded, entry, history or History())
+
+    async def call(
+        self, execution: Execution, entry: Entry, ctx: RunContext, args: dict[str, Any]
+    ) -> Any:  # noqa: ANN401 - what the entry returns
+        """Call an entry, wherever it runs."""
+        if entry.where == "process":
+            return await self.processes.call(execution, entry, ctx, args)
+        assert entry.handler is not None  # noqa: S101 - only a program has none
+        if entry.where == "thread":
+            return await call_in_thread(execution, entry.handler, ctx, args)
+        return await entry.handler(ctx, **args)
+
+    async def _not_ready(self, run_id: str, run: Run) -> None:
+        name = f"{run.created.plugin_id}.{run.created.entry_id}"
+        error = RunError(code="NOT_READY", message=f"{name} is not loaded", retriable=True)
+        finish = Finish(epoch=run.epoch, outcome=Outcome.FAILED, error=error, at=self.env.now())
+        with suppress(Fenced):  # canceled meanwhile
+            await self.ask(run_id, finish)
+
+    # Hearing
+
+    def _changed(self, folded: Folded[Run]) -> None:
+        """Hear of an append of any run: tell its execution, and its children if it is to end."""
+        run = folded.state
+        execution = self._executions.get(run.created.run_id)
+        if execution is not None:
+            execution.see(run)
+        if run.status.is_terminal:
+            for end in self._ends.get(run.created.run_id, ()):
+                end.folded = folded
+                end.came.set()
+            if has_sealed(run.created.args):
+                self.start(partial(self.secrets.drop, run.created.run_id))
+        if self._nursery is None:
+            return
+        if run.children and takes_its_children_along(run):
+            self._nursery.start_soon(self.children.cancel, run)
+        is_nobodys = execution is None and run.created.run_id not in self._starting
+        if run.cancel is not None and is_nobodys and not run.status.is_terminal:
+            self._nursery.start_soon(self._end_without_executing, run.created.run_id)
+
+    async def _end_without_executing(self, run_id: str) -> None:
+        """End a run that was taken up after a crash and asked to end before its turn came."""
+        try:
+            await self.ask(run_id, Recover(resumes=True, compatible=True, at=self.env.now()))
+        except LogClosed:
+            pass  # this host is going down; the next one sees to it
+        except Exception:  # noqa: BLE001 - the edge of a run: what breaks it touches no other
+            with about_run(run_id):
+                _log.exception("run %s could not be ended", run_id)
+
+    async def redactor_of(self, created: RunCreated) -> Redactor:
+        """Give what knows the secrets of a run, also before its turn has come."""
+        names = self.entries.secrets(created.plugin_id, created.entry_id)
+        redactor = await self.secrets.redactor(names, created)
+        execution = self._executions.get(created.run_id)
+        if execution is not None:
+            redactor.learn_from(execution.redactor)
+        return redactor
+
+    async def has_export(self, owner: Run, item_id: str) -> bool:
+        """Tell whether an item exists and belongs to the same owner."""
+        named = item_number(item_id)
+        if named is None:
+            return False
+        try:
+            other = (await self.runs.look(stream_of(named[0]))).state
+        except NoSuchActor:
+            return False
+        same_owner = (other.created.tenant, other.created.principal) == (
+            owner.created.tenant,
+            owner.created.principal,
+        )
+        return same_owner and named[1] <= other.exports
+
+    def start(self, task: Callable[[], Awaitable[None]]) -> None:
+        """Run a task beside the executions."""
+        if self._nursery is not None:
+            self._nursery.start_soon(task)
+
+    def accept(self, created: RunCreated, records: Sequence[Record]) -> Folded[Run]:
+        """Take up a run that has just been written."""
+        stream = stream_of(created.run_id)
+        (first,) = [record for record in records if record.stream == stream]
+        folded = Folded(RUN.evolve(None, created), 1, first.mark, first.commit_time, first.scope)
+        self.runs.plant(stream, folded)
+        self.dispatch(created.run_id, created.plugin_id)
+        return folded

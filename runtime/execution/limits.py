@@ -1,0 +1,42 @@
+"""The limits of a host: how much runs at once, and how long things may take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from actors.run.status import CancelMode
+from runtime.plugins.plugin import LONGEST
+from runtime.registry import IDLE
+
+CANCEL_GRACE: Final = 5.0  # seconds an entry gets to obey, and again after being interrupted
+SYNC_WAIT: Final = 30.0  # seconds that a caller who wants to wait for the end may wait
+LAST_WORDS: Final = 0.1  # seconds for an entry that obeys to come to its end; then nobody waits
+DEFAULT_LIMIT: Final = 1000  # runs at once, on the whole host
+_NANOSECONDS: Final = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostLimits:
+    """How much runs at once, and how long things may take, in seconds."""
+
+    runs: int = DEFAULT_LIMIT
+    cancel_grace: float = CANCEL_GRACE
+    sync_wait: float = SYNC_WAIT
+    idle: float = IDLE  # after which an actor that nobody asks is let go
+    timeout: float | None = None  # the longest that any run may ask for
+    progress_items: bool = False  # whether progress is exported as well, for people who read along
+    inline_limit: int = 64 << 10  # bytes that an item may hold itself; more become a blob
+
+    def timeout_of(self, asked: float | None) -> float | None:
+        """Give the time that a run may take: what was asked for, up to what is allowed."""
+        longest = LONGEST if self.timeout is None else self.timeout
+        return self.timeout if asked is None else min(asked, longest)
+
+    def next_step_at(self, mode: CancelMode, at: int) -> int:
+        """Give when a run that was asked to end at an instant is asked in a harder way.
+
+        After the hardest, it is ended without its entry.
+        """
+        grace = LAST_WORDS if mode is CancelMode.FORCE else self.cancel_grace
+        return at + round(grace * _NANOSECONDS)

@@ -1,0 +1,126 @@
+"""Recovery is start-up: a host takes up what one that is gone has left.
+
+Queued runs are dispatched again. What was asked to end has ended; what is past its deadline has
+timed out; everything else goes on from what it recorded, or is lost, as its entry says. The rules
+are the run's own (``Recover``); here is only the reading and the asking.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from actors.errors import Crashed
+from actors.folding import fold_events
+from actors.run.commands import Recover
+from actors.run.core import RUN
+from actors.run.events import RUN_EVENTS
+from actors.run.history import History
+from eventlog.errors import CodecError
+from runtime.execution.run_logging import about_run
+from runtime.streams import stream_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from actors.run.core import Run
+    from eventlog.log import EventLog
+    from runtime.execution.host import Host
+    from runtime.lists.directory import Listed
+
+    OpenRuns = Callable[[int], Awaitable[Sequence[Listed]]]  # a page after a position
+
+SHORT: Final = 50  # records; most runs that are taken up have just begun
+_log = logging.getLogger("perdure.recovery")
+
+
+async def recover(host: Host, open_runs: OpenRuns) -> int:
+    """Take up runs that have not ended; give how many will be executed again.
+
+    What is created from now on, as children of runs just taken up are, has its host: this one.
+    """
+    await drop_old_seals(host)
+    last = (await host.log.head()).position
+    taken = position = 0
+    while page := await open_runs(position):
+        run_ids = [listed.run_id for listed in page if listed.position <= last]
+        await _read_short_ones(host, run_ids)
+        for run_id in run_ids:
+            try:
+                taken += await _take_up(host, run_id)
+            except Crashed:  # logged by the registry, with its cause
+                with about_run(run_id):
+                    _log.error("run %s cannot be taken up; it is left as it is", run_id)
+        position = page[-1].position
+    return taken
+
+
+async def take_up(host: Host, run_id: str) -> None:
+    """Take up one run and what it has started, and nothing else."""
+    await _take_up(host, run_id)
+    for child in (await host.runs.look(stream_of(run_id))).state.children:
+        await take_up(host, child)
+
+
+async def drop_old_seals(host: Host) -> None:
+    """Forget secrets of runs that have ended, or that never came into being."""
+    sealed = await host.secrets.run_ids()
+
+    def over() -> list[str]:
+        states = {run_id: host.log.store.stream_state(stream_of(run_id)) for run_id in sealed}
+        return [run_id for run_id, state in states.items() if state.sealed or not state.version]
+
+    if sealed:
+        for run_id in await host.log.in_thread(over):
+            await host.secrets.drop(run_id)
+
+
+async def _read_short_ones(host: Host, run_ids: Sequence[str]) -> None:
+    """Read many short streams in one go; long ones, and what cannot be read, are left alone."""
+    pages = await host.log.read_streams([stream_of(run_id) for run_id in run_ids], limit=SHORT)
+    for run_id, page in zip(run_ids, pages, strict=True):
+        if page.more or not page.records:
+            continue
+        with suppress(CodecError):
+            events = [RUN_EVENTS.decode(record) for record in page.records]
+            host.runs.plant(stream_of(run_id), fold_events(RUN, events, page.records[-1]))
+            history = History()
+            for event in events:
+                history.add(event)
+            host.remember(run_id, history)
+
+
+async def _take_up(host: Host, run_id: str) -> bool:
+    stream = stream_of(run_id)
+    run = (host.runs.peek(stream) or await host.runs.look(stream)).state
+    if run.created.started_by is not None:
+        run = await host.children.cancel_with_its_parent(run, run.created.started_by)
+    if run.status.is_terminal or await ends_instead(host, run):
+        return False
+    host.dispatch(run_id, run.created.plugin_id)
+    return True
+
+
+async def ends_instead(host: Host, run: Run) -> bool:
+    """End a run that cannot go on with the plugin that is loaded, or not at all; tell if it has."""
+    command = Recover(
+        resumes=host.entries.resumes(run),
+        compatible=host.entries.is_compatible(run),
+        at=host.env.now(),
+    )
+    if not RUN.decide(run, command):
+        return False
+    return (await host.ask(run.created.run_id, command)).state.status.is_terminal
+
+
+async def read_history(log: EventLog, run_id: str) -> History:
+    """Read all that earlier activations of a run have recorded."""
+    history, version = History(), 0
+    while True:
+        page = await log.read_stream(stream_of(run_id), after=version)
+        for record in page.records:
+            history.add(RUN_EVENTS.decode(record))
+            version = record.version
+        if not page.more:
+            return history

@@ -1,0 +1,32 @@
+"""Asking a run to end, for whoever may: one run, or many."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actors.run.commands import RequestCancel
+from actors.run.status import CancelMode
+from runtime.streams import stream_of
+
+if TYPE_CHECKING:
+    from actors.folded import Folded
+    from actors.run.core import Run
+    from actors.run.events import RunCreated
+    from runtime.execution.host import Host
+    from runtime.operations.principal import Principal
+
+
+async def ask_to_end(
+    host: Host, principal: Principal, created: RunCreated, *, reason: str | None, force: bool
+) -> Folded[Run]:
+    """Ask a run that the principal may see to end; one that has ended stays as it is."""
+    redactor = await host.redactor_of(created)
+    mode, at = CancelMode.FORCE if force else CancelMode.COOPERATIVE, host.env.now()
+    command = RequestCancel(
+        by=str(principal),
+        reason=redactor.maybe_text(reason),
+        mode=mode,
+        at=at,
+        deadline=host.limits.next_step_at(mode, at),
+    )
+    return await host.runs.ask(stream_of(created.run_id), command, principal=str(principal))

@@ -1,0 +1,86 @@
+"""The entries that a host can execute: found by name, and checked before a run exists."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from eventlog import cbor
+from eventlog.errors import CodecError
+from runtime.errors import OperationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from actors.run.core import Run
+    from runtime.plugins.loading import Problem
+    from runtime.plugins.plugin import Entry, Plugin
+    from runtime.secrets.redaction import Redactor
+
+
+class Pinned(NamedTuple):
+    """What executes a run, whatever is loaded after it was found."""
+
+    version: str
+    entry: Entry | None
+
+
+class Entries:
+    """What plugins can do, and why some could not be loaded."""
+
+    def __init__(self, plugins: Mapping[str, Plugin]) -> None:
+        """Look into these plugins."""
+        self.plugins = plugins
+        self.problems: Sequence[Problem] = ()
+
+    def find(self, plugin_id: str, entry_id: str) -> Entry:
+        """Give an entry; say what there is if it does not exist."""
+        plugin = self.plugins.get(plugin_id)
+        if plugin is None:
+            raise OperationError("PLUGIN_NOT_FOUND", f"no plugin {plugin_id!r} is loaded")
+        entry = plugin.entries.get(entry_id)
+        if entry is None:
+            known = ", ".join(sorted(plugin.entries))
+            raise OperationError(
+                "ENTRY_NOT_FOUND", f"plugin {plugin_id!r} has no entry {entry_id!r}, but {known}"
+            )
+        return entry
+
+    def of(self, run: Run) -> Entry | None:
+        """Give the entry of a run, if it is loaded."""
+        plugin = self.plugins.get(run.created.plugin_id)
+        return plugin.entries.get(run.created.entry_id) if plugin is not None else None
+
+    def secrets(self, plugin_id: str, entry_id: str) -> frozenset[str]:
+        """Give the secret arguments of an entry; none if it is not loaded."""
+        plugin = self.plugins.get(plugin_id)
+        entry = plugin.entries.get(entry_id) if plugin is not None else None
+        return frozenset() if entry is None else entry.secrets
+
+    def pinned(self, run: Run) -> Pinned:
+        """Give the version and the entry that a run is to be executed with, both of one plugin."""
+        plugin = self.plugins.get(run.created.plugin_id)
+        return Pinned(plugin.version if plugin is not None else "", self.of(run))
+
+    def resumes(self, run: Run) -> bool:
+        """Tell whether a run's entry can be called again."""
+        entry = self.of(run)
+        return entry is not None and entry.resumes
+
+    def is_compatible(self, run: Run) -> bool:
+        """Tell whether a run can go on with the plugin that is loaded."""
+        plugin = self.plugins.get(run.created.plugin_id)
+        return plugin is not None and (
+            run.plugin_version in {None, plugin.version} or run.plugin_version in plugin.compatible
+        )
+
+
+def check_args(entry: Entry, args: dict[str, Any], redactor: Redactor) -> None:
+    """Refuse arguments that the entry does not take, or that cannot be kept.
+
+    The redactor knows those that are secret: an error does not say them.
+    """
+    try:
+        entry.check(args)
+        cbor.check(args)
+    except (ValueError, CodecError) as error:
+        raise OperationError("VALIDATION_ERROR", redactor.text(f"args: {error}")) from None

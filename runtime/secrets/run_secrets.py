@@ -1,0 +1,48 @@
+"""The secrets of one run while it is executed: what its entry sees and nobody else may."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from runtime.secrets.redaction import Redactor
+from runtime.secrets.secret import reference_in
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from actors.run.events import RunCreated
+    from runtime.execution.desk import Desk
+    from runtime.plugins.plugin import Entry
+    from runtime.secrets.secrets import Accepted
+
+
+class RunSecrets:
+    """What an execution knows and keeps to itself."""
+
+    def __init__(self, desk: Desk, entry: Entry, created: RunCreated) -> None:
+        """Know nothing before ``arguments``."""
+        self._desk = desk
+        self._entry = entry
+        self._created = created
+        self.redactor = Redactor(entry.secrets)
+
+    async def arguments(self) -> dict[str, Any]:
+        """Give the arguments that the entry is called with, its secrets among them."""
+        resolved = await self._desk.secrets.resolve(self._entry.secrets, self._created)
+        self.redactor.register(*resolved.values)
+        return self._entry.check(resolved.real)
+
+    def know_of_child(self, plugin_id: str, entry_id: str, args: Mapping[str, Any]) -> None:
+        """Learn the values that are passed on to secret arguments of a child."""
+        for name in self._desk.entries.secrets(plugin_id, entry_id) & args.keys():
+            if reference_in(args[name]) is None:
+                self.redactor.register(args[name])
+
+    async def accept_child(
+        self, plugin_id: str, entry_id: str, args: Mapping[str, Any]
+    ) -> Accepted:
+        """Take the secrets out of a child's arguments; refuse one where it would be logged."""
+        names = self._desk.entries.secrets(plugin_id, entry_id)
+        plain = {name: value for name, value in args.items() if name not in names}
+        self.redactor.refuse("the start of a child", plugin_id, entry_id, plain)
+        return await self._desk.children.accepted(self._created, plugin_id, entry_id, args)

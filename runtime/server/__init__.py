@@ -1,0 +1,1 @@
+"""A whole server: node, surfaces and port, and what its operators see."""

@@ -1,0 +1,347 @@
+"""What an entry does badly, and what happens around it: nothing is lost, nobody else is hurt."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from actors.errors import Invalid
+from actors.run.events import LogBatch, RunCreated
+from eventlog import Append, MemoryStore
+from eventlog.store import Bounds
+from runtime.execution.first_write import first_write
+from runtime.operations.principal import LOCAL
+from runtime.operations.requests import AnswerRun, CancelRun, ListRuns
+from runtime.plugins.contract import FailedStep, PluginError, RunContext, StepError
+from runtime.streams import stream_of
+from tests.runtime.execution.test_current_run import PLUGINS, Scripted, items, ran
+from tests.runtime.service import refused, service
+
+
+def script(body: Any) -> None:
+    """Say what the entry does."""
+    Scripted.body = staticmethod(body)
+
+
+# Outputs
+
+
+async def test_several_tasks_may_wait_for_room(autojump_clock: MockClock) -> None:
+    """All of them go on when there is some."""
+
+    async def body(ctx: RunContext) -> None:
+        async def export(task: int) -> None:
+            for number in range(100):
+                await ctx.run.export_text(f"{task}/{number}")
+
+        async with trio.open_nursery() as nursery:
+            for task in range(3):
+                nursery.start_soon(export, task)
+
+    end = await ran(body)
+    assert end.record["status"] == "succeeded"
+    assert len(end.items) == 300
+
+
+async def test_what_is_too_large_is_refused_at_the_call_and_nothing_else_is_lost(
+    autojump_clock: MockClock,
+) -> None:
+    """A step's result, an export, a question; what came before is there."""
+
+    async def big() -> str:
+        return "x" * 2_000_000
+
+    async def body(ctx: RunContext) -> None:
+        await ctx.run.export_text("before")
+        with pytest.raises(StepError, match="too many"):
+            await ctx.run.step("big", big)
+        with pytest.raises(Exception, match="too many"):
+            await ctx.run.export_text("x" * 2_000_000)
+        with pytest.raises(StepError, match="too many"):
+            await ctx.run.ask("x" * 2_000_000)
+        await ctx.run.export_text("after")
+
+    end = await ran(body)
+    assert end.record["status"] == "succeeded"
+    assert [item["text"] for item in end.items] == ["before", "after"]
+
+
+async def test_many_large_values_leave_in_several_appends(autojump_clock: MockClock) -> None:
+    """However much an entry exports, each append stays below its limits."""
+
+    async def body(ctx: RunContext) -> None:
+        for number in range(64):
+            await ctx.run.export_json({"n": number, "x": "y" * 100_000})
+
+    end = await ran(body)
+    assert end.record["status"] == "succeeded"
+    assert [item["json"]["n"] for item in end.items] == list(range(64))
+
+
+async def test_odd_text_is_replaced_where_people_read_it(autojump_clock: MockClock) -> None:
+    """A file name that no encoding knows costs nobody a run."""
+
+    async def body(ctx: RunContext) -> None:
+        await ctx.run.export_text("before")
+        ctx.run.log("odd \udcff \0 name")
+        ctx.run.progress(0.5, "at \udcff")
+        ctx.run.status("s", "\udcff")
+        await trio.sleep(1)
+        raise ValueError("\udcff")
+
+    end = await ran(body)
+    assert end.error == ("PLUGIN_ERROR", "ValueError: ?")
+    assert [item["text"] for item in end.items] == ["before"]
+    (batch,) = end.events(LogBatch)
+    assert batch.lines[0].text == "odd ? \ufffd name"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda run: run.log("x", level=3),
+        lambda run: run.log(3),
+        lambda run: run.status(5),
+        lambda run: run.progress(0.5, 5),
+        lambda run: run.export_text(123),
+        lambda run: run.export_text("x", 5),
+        lambda run: run.export_text("x", mime=5),
+        lambda run: run.export_text("x", key=5),
+        lambda run: run.export_text("x", metadata=5),
+        lambda run: run.export_json({"a": object()}),
+        lambda run: run.export_json(1, metadata={"a": object()}),
+        lambda run: run.step(5, None),
+        lambda run: run.sleep(1, name=5),
+        lambda run: run.ask(object()),
+        lambda run: run.start(5, "x"),
+        lambda run: run.start("test", "nowhere"),
+        lambda run: run.start("test", "go", {"unknown": 1}),
+    ],
+)
+async def test_a_wrong_type_raises_at_the_call(autojump_clock: MockClock, call: Any) -> None:
+    """Nothing is stored that could not be read again."""
+
+    async def body(ctx: RunContext) -> None:
+        await ctx.run.export_text("before")
+
+        async def go() -> None:
+            value = call(ctx.run)
+            if value is not None:
+                await value
+
+        with pytest.raises((PluginError, StepError, Invalid)):
+            await go()
+        await ctx.run.export_text("after")
+
+    store = MemoryStore()
+    end = await ran(body, store)
+    assert end.record["status"] == "succeeded"
+    async with service(store, PLUGINS) as s:  # read from the log alone
+        assert await s.read(end.record["run_id"]) == end.record
+        assert len(await items(s, end.record["run_id"])) == 2
+
+
+async def test_an_error_of_any_shape_can_be_stored(autojump_clock: MockClock) -> None:
+    """Codes that are no text, details that cannot be kept."""
+
+    async def body(ctx: RunContext) -> None:
+        raise PluginError(404, "x", details={"a": object()})  # type: ignore[arg-type]
+
+    end = await ran(body)
+    assert end.error == ("404", "x")
+
+
+async def test_outputs_leave_within_a_tenth_of_a_second(autojump_clock: MockClock) -> None:
+    """Also in a run of days, whose reports are seldom, and the last value of a burst (R42)."""
+    seen: dict[str, float] = {}
+
+    async def body(ctx: RunContext) -> None:
+        for number in range(1, 6):
+            ctx.run.progress(number / 10)
+        seen["reported"] = trio.current_time()
+        await trio.sleep(86_400)
+        ctx.run.progress(0.9)
+        await trio.sleep(0.4)
+        ctx.run.progress(0.95)
+        await ctx.run.export_text("late")
+        seen["exported"] = trio.current_time()
+        await trio.sleep(1000)
+
+    script(body)
+    async with service(None, PLUGINS) as s:
+        follow = await s.follow("runs", after=await s.cursor())
+        run_id = (await s.start("go"))["run_id"]
+        while (await s.read(run_id))["progress"] != 0.5:
+            await follow.next_frame()
+        assert trio.current_time() - seen["reported"] <= 0.1
+        export = await s.follow("export", after=await s.cursor())
+        while not (await export.next_frame())["events"]:
+            pass
+        assert trio.current_time() - seen["exported"] <= 0.1
+
+
+# Steps, questions, children
+
+
+async def test_a_question_shows_whatever_was_said_before(autojump_clock: MockClock) -> None:
+    """The stage is input_required while it waits, and not afterwards."""
+
+    async def body(ctx: RunContext) -> None:
+        ctx.run.status("a")
+        await trio.sleep(0.2)
+        ctx.run.status("b")
+        await ctx.run.ask("which?")
+        await trio.sleep(10)
+
+    script(body)
+    async with service(None, PLUGINS) as s:
+        run_id = (await s.start("go"))["run_id"]
+        await trio.sleep(5)
+        shown = await s.read(run_id)
+        assert (shown["stage"], len(shown["questions"])) == ("input_required", 1)
+        question = shown["questions"][0]
+        answer = AnswerRun(run_id=run_id, question_id=question, answer=1)
+        await s.answer(LOCAL, answer)
+        assert (await s.read(run_id))["stage"] is None
+        other = AnswerRun(run_id=run_id, question_id=question, answer=2)
+        await refused("ALREADY_ANSWERED", partial(s.answer, LOCAL, other))
+        await s.finished(run_id)
+        late = AnswerRun(run_id=run_id, question_id="q", answer=2)
+        await refused("QUESTION_NOT_FOUND", partial(s.answer, LOCAL, late))
+
+
+async def test_a_failed_step_raises_the_same_after_a_crash(autojump_clock: MockClock) -> None:
+    """An entry that goes on without it goes on."""
+
+    async def fails() -> None:
+        raise KeyError("x")
+
+    async def body(ctx: RunContext) -> str:
+        try:
+            await ctx.run.step("s", fails)
+        except FailedStep as failed:
+            await ctx.run.sleep(50)
+            return f"{failed.code}: {failed.message}"
+        return "?"
+
+    script(body)
+    store = MemoryStore()
+    async with service(store, PLUGINS) as s:
+        run_id = (await s.start("go"))["run_id"]
+        await trio.sleep(10)
+    async with service(store, PLUGINS) as s:
+        end = await s.finished(run_id)
+        assert end["status"] == "succeeded"
+        assert (await items(s, run_id))[0]["json"] == "PLUGIN_ERROR: KeyError: 'x'"
+
+
+async def test_a_child_is_held_to_the_rules_of_its_entry(autojump_clock: MockClock) -> None:
+    """Its time is limited, and it ends with a parent that is out of time."""
+    async with service(timeout=30.0) as s:
+        parent = (await s.start("parent", timeout=20.0))["run_id"]
+        await trio.sleep(5)
+        (child,) = (await s.world.state(parent)).children
+        assert (await s.read(child))["deadline"] is not None
+        assert (await s.finished(parent))["status"] == "timeout"
+        end = await s.finished(child)
+        assert (end["status"], end["cancel_reason"]) == ("canceled", "its parent is out of time")
+
+
+async def test_a_child_that_cannot_be_read_hurts_nobody(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its parent is canceled, everything goes on, and lists leave it out."""
+    store = MemoryStore()
+    async with service(store) as s:
+        parent = (await s.start("parent"))["run_id"]
+        await trio.sleep(1)
+        (child,) = (await s.world.state(parent)).children
+        await s.cancel(LOCAL, CancelRun(run_id=child, force=True))
+        await s.world.end(child)
+    spoiled = MemoryStore(store.generation)
+    for record in store.read_all(0, Bounds()).records:
+        is_childs = record.stream == stream_of(child)
+        spoiled.commit([record._replace(body=b"\xa0") if is_childs else record])
+    async with service(spoiled) as s:
+        await trio.sleep(1)
+        await s.cancel(LOCAL, CancelRun(run_id=parent))
+        assert (await s.finished(parent))["status"] == "canceled"
+        assert (await s.finished((await s.start("greet"))["run_id"]))["status"] == "succeeded"
+        await refused("INTERNAL", lambda: s.read(child))
+        listed = (await s.list(LOCAL, ListRuns()))["runs"]
+        assert parent in {run["run_id"] for run in listed}
+        assert child not in {run["run_id"] for run in listed}
+        assert "cannot be read; its run is not listed" in caplog.text
+
+
+# Ends
+
+
+async def test_an_entry_that_exits_fails_its_run(autojump_clock: MockClock) -> None:
+    """Alone or in one of its tasks; the host goes on."""
+
+    async def alone(ctx: RunContext) -> None:
+        sys.exit(3)
+
+    async def in_a_task(ctx: RunContext) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(alone, ctx)
+            await trio.sleep(10)
+
+    for body in (alone, in_a_task):
+        end = await ran(body)
+        assert end.record["status"] == "failed"
+        assert end.error[0] == "PLUGIN_ERROR"
+
+
+@pytest.mark.parametrize("how", ["deadline", "force", "leave"])
+async def test_what_fails_while_it_is_stopped_does_not_count(
+    autojump_clock: MockClock, how: str
+) -> None:
+    """Out of time is timeout, forced is canceled, and a node that goes down says nothing."""
+
+    async def body(ctx: RunContext) -> None:
+        try:
+            await trio.sleep(1000)
+        finally:
+            raise ValueError("in the clean-up")
+
+    script(body)
+    store = MemoryStore()
+    async with service(store, PLUGINS) as s:
+        run_id = (await s.start("go", timeout=10.0 if how == "deadline" else None))["run_id"]
+        await trio.sleep(5)
+        if how == "force":
+            await s.cancel(LOCAL, CancelRun(run_id=run_id, force=True))
+        if how != "leave":
+            end = await s.finished(run_id)
+            assert end["status"] == {"deadline": "timeout", "force": "canceled"}[how]
+    if how == "leave":
+        assert not store.stream_state(stream_of(run_id)).sealed
+
+
+async def test_a_timeout_has_its_bounds(autojump_clock: MockClock) -> None:
+    """No number of a request makes a record that cannot be shown."""
+    async with service() as s:
+        request = {"plugin_id": "test", "entry_id": "greet", "args": {}, "timeout": 1e300}
+        await refused("VALIDATION_ERROR", partial(s.call, "runs.create", request))
+        created = RunCreated(
+            run_id="x",
+            plugin_id="test",
+            entry_id="greet",
+            args={},
+            tenant="local",
+            principal="local",
+            root_run_id="x",
+            attempt=1,
+            at=0,
+            timeout=1e300,
+        )
+        await s.node.host.log.append(Append([first_write(s.node.host.env, created)]))
+        s.node.host.dispatch("x", "test")
+        assert (await s.finished("x"))["deadline"] is not None

@@ -1,0 +1,117 @@
+"""Canceling, retrying and answering over HTTP."""
+
+from __future__ import annotations
+
+import trio
+from trio.testing import MockClock
+
+from tests.runtime.http.client import client, error_of
+
+
+async def test_a_waiting_run_is_canceled_at_once(autojump_clock: MockClock) -> None:
+    """R73: the answer to the cancel of a queued run shows it canceled."""
+    async with client(runs=1) as asking:
+        await asking.started("deaf")
+        waiting = await asking.started("greet")
+        response = await asking.post(f"/runs/{waiting}/cancel")
+        assert (response.status_code, response.json()["status"]) == (200, "canceled")
+
+
+async def test_a_running_run_is_asked_to_end(autojump_clock: MockClock) -> None:
+    """R74 R75 R76 R78: visible at once, with its reason; once is enough; it ends as canceled."""
+    async with client() as asking:
+        run_id = await asking.started("polite")
+        await trio.sleep(1)
+        first = (await asking.post(f"/runs/{run_id}/cancel", {"reason": "enough"})).json()
+        assert first["status"] == "cancel_requested"
+        assert (first["cancel_requested"], first["cancel_reason"]) == (True, "enough")
+        second = (await asking.post(f"/runs/{run_id}/cancel", {})).json()
+        assert second["cancel_requested_at"] == first["cancel_requested_at"] is not None
+        record = await asking.ended(run_id)
+        assert (record["status"], record["error"]["code"]) == ("canceled", "CANCELED")
+
+
+async def test_what_has_ended_stays_as_it_is(autojump_clock: MockClock) -> None:
+    """R79: the cancel of an ended run is 200 with the record unchanged."""
+    async with client() as asking:
+        run_id = await asking.started("greet")
+        before = await asking.ended(run_id)
+        response = await asking.post(f"/runs/{run_id}/cancel", {"reason": "late"})
+        assert (response.status_code, response.json()) == (200, before)
+
+
+async def test_an_entry_that_does_not_obey_is_ended(autojump_clock: MockClock) -> None:
+    """R77: after the grace period the host ends it; with force at once."""
+    async with client(cancel_grace=5) as asking:
+        slow, fast = await asking.started("deaf"), await asking.started("deaf")
+        await trio.sleep(1)
+        begun = trio.current_time()
+        await asking.post(f"/runs/{fast}/cancel", {"force": True})
+        await asking.ended(fast)
+        assert trio.current_time() - begun < 1
+        await asking.post(f"/runs/{slow}/cancel")
+        assert (await asking.ended(slow))["status"] == "canceled"
+
+
+async def test_what_has_ended_is_run_again(autojump_clock: MockClock) -> None:
+    """R88 R89 R90 R91 R92 R95: a new run, the next attempt, and the old record untouched."""
+    async with client() as asking:
+        sent = {"task_id": "t", "trace_id": "c", "idempotency_key": "k"}
+        first = await asking.started("greet", args={"name": "me"}, **sent)
+        before = await asking.ended(first)
+        response = await asking.post(f"/runs/{first}/retry")
+        again = response.json()
+        assert (response.status_code, again["status"]) == (202, "queued")
+        assert response.headers["location"] == f"/runs/{again['run_id']}" != f"/runs/{first}"
+        assert again == {
+            **again,
+            "parent_run_id": first,
+            "root_run_id": first,
+            "attempt": 2,
+            "plugin_id": "test",
+            "entry_id": "greet",
+            "task_id": "t",
+            "trace_id": "c",
+            "idempotency_key": None,
+        }
+        await asking.ended(again["run_id"])
+        items = (await asking.get(f"/runs/{again['run_id']}/export")).json()["items"]
+        assert [item["json"] for item in items] == ["hello me"]
+        assert await asking.record(first) == before
+
+
+async def test_what_has_not_ended_is_not_run_again(autojump_clock: MockClock) -> None:
+    """R93 R94: 409 RUN_NOT_TERMINAL; two retries of one run have numbers of their own."""
+    async with client() as asking:
+        run_id = await asking.started("nap", args={"seconds": 5})
+        error = error_of(await asking.post(f"/runs/{run_id}/retry", {}), 409)
+        assert error["code"] == "RUN_NOT_TERMINAL"
+        await asking.ended(run_id)
+        tries = [(await asking.post(f"/runs/{run_id}/retry")).json() for _ in range(2)]
+        assert [each["attempt"] for each in tries] == [2, 3]
+
+
+async def test_a_question_is_answered(autojump_clock: MockClock) -> None:
+    """Once; the same again is the same, another answer a conflict, no question a 404."""
+    async with client() as asking:
+        run_id = await asking.started("question")
+        await trio.sleep(1)
+        (question,) = (await asking.record(run_id))["questions"]
+        wrong = {"question_id": "none", "answer": 1}
+        assert error_of(await asking.post(f"/runs/{run_id}/answers", wrong), 404)["code"] == (
+            "QUESTION_NOT_FOUND"
+        )
+        answer = {"question_id": question, "answer": {"a": 1}}
+        response = await asking.post(f"/runs/{run_id}/answers", answer)
+        assert (response.status_code, response.json()["questions"]) == (200, [])
+        await asking.ended(run_id)
+        items = (await asking.get(f"/runs/{run_id}/export")).json()["items"]
+        assert [item["json"] for item in items] == [{"a": 1}]
+
+
+async def test_the_id_of_a_run_is_in_one_place(autojump_clock: MockClock) -> None:
+    """A body cannot name another run than the address."""
+    async with client() as asking:
+        run_id = await asking.started("deaf")
+        response = await asking.post(f"/runs/{run_id}/cancel", {"run_id": "other"})
+        assert "address" in error_of(response, 422)["message"]

@@ -1,0 +1,43 @@
+"""A server with a stubborn process, for tests that kill it."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import trio
+
+from eventlog import RealEnv, SqliteStore, open_log
+from runtime.lists.directory import Directory
+from runtime.node import open_node
+from runtime.operations.principal import LOCAL
+from runtime.plugins.plugin import declared
+from tests.runtime.process.hostile_plugin import Hostile
+
+NAMESPACE = Path("/proc/self/ns/pid")
+
+
+async def main(path: Path, entry_id: str) -> None:
+    """Start the entry, tell its run once it is deaf, and wait for the end."""
+    env = RealEnv()
+    with closing(SqliteStore.open(path, env=env)) as store, closing(Directory(":memory:")) as runs:
+        async with (
+            open_log(env, store) as log,
+            open_node(log, {"hostile": declared(Hostile)}, runs) as node,
+        ):
+            args = {"namespace": str(NAMESPACE.readlink())} if entry_id == "alone" else {}
+            request = {"plugin_id": "hostile", "entry_id": entry_id, "args": args}
+            created = await node.operations.call(LOCAL, "runs.create", request)
+            run_id = created["run"]["run_id"]
+            following = await node.operations.call(LOCAL, "log.follow", {"channel": "runs"})
+            deaf = False
+            while not deaf:
+                frame = await following.next_frame()
+                deaf = any(change.get("stage") == "deaf" for change in frame["events"])
+            print(run_id, flush=True)  # noqa: T201 - to the test
+            await trio.sleep_forever()
+
+
+if __name__ == "__main__":
+    trio.run(main, Path(sys.argv[1]), sys.argv[2])

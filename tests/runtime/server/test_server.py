@@ -1,0 +1,169 @@
+"""A whole server over its socket: starting, disconnects, figures, going down."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import trio
+
+from runtime.http import events
+from runtime.server.serving import Entrance, gate_of, is_loopback, url_of
+from runtime.settings import Settings
+from tests.runtime.http.sse import Event, following
+from tests.runtime.server.here import server_here
+
+PROMTOOL = shutil.which("promtool")
+
+
+async def until_followed(here: Any, count: int = 1) -> None:
+    """Wait until so many follow."""
+    with trio.fail_after(10):
+        while here.node.channels.followers["sse"] != count:  # noqa: ASYNC110 - nobody tells
+            await trio.sleep(0.01)
+
+
+# Starting
+
+
+async def test_while_a_server_starts_it_is_alive_and_not_ready() -> None:
+    """Everything else waits: a browser that comes back would take a refusal as final."""
+    entrance = Entrance()
+    async with following(entrance, "/healthz") as alive:
+        await alive.over.wait()
+    assert alive.status == 200
+    async with following(entrance, "/readyz") as ready:
+        await ready.over.wait()
+    assert ready.status == 503
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async with following(entrance, "/runs") as early:
+        await trio.testing.wait_all_tasks_blocked()
+        assert early.status == 0
+        entrance.open(app, None)  # type: ignore[arg-type]  # nobody asks for a socket
+        await early.over.wait()
+    assert early.status == 204
+
+
+@pytest.mark.parametrize(
+    ("host", "url", "local"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:1", True),
+        ("localhost", "http://localhost:1", True),
+        ("::1", "http://[::1]:1", True),
+        ("0.0.0.0", "http://127.0.0.1:1", False),  # noqa: S104 - an example
+        ("::", "http://[::1]:1", False),
+        ("10.0.0.7", "http://10.0.0.7:1", False),
+        ("example.org", "http://example.org:1", False),
+    ],
+)
+def test_a_server_knows_its_names(host: str, url: str, local: bool) -> None:
+    """It answers to the address it was given, and to local names."""
+    settings = Settings(host=host, hosts=["perdure.example"])
+    assert (url_of(settings, 1), is_loopback(host)) == (url, local)
+    gate = gate_of(settings)
+    for name in (url.removeprefix("http://"), "localhost:1", "perdure.example"):
+        assert gate.refuses(name.encode()) is None
+    assert gate.refuses(b"elsewhere.example") is not None
+
+
+# Disconnects
+
+
+async def test_a_client_that_hangs_up_ends_nothing_but_its_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that was asked for with mode sync goes on and can be read; so does one followed.
+
+    That it is gone is noticed when heartbeats come back (R61).
+    """
+    monkeypatch.setattr(events, "HEARTBEAT", 0.1)
+    async with server_here(tmp_path) as here:
+        seen: list[Event] = []
+        with trio.move_on_after(0.5):
+            await here.create("slow_exports", args={"n": 2}, mode="sync", idempotency_key="k")
+        with trio.move_on_after(0.3):
+            await here.events("/events/runs", seen)
+        assert seen
+        await until_followed(here, 0)
+        run_id = await here.create("slow_exports", args={"n": 2}, idempotency_key="k")
+        with trio.fail_after(20):
+            await here.node.host.end_of(run_id)
+        assert (await here.record(run_id))["status"] == "succeeded"
+
+
+# Figures
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed")
+async def test_figures_are_as_prometheus_wants_them(tmp_path: Path) -> None:
+    """Promtool finds nothing to complain about, and the figures are true."""
+    async with server_here(tmp_path) as here, trio.open_nursery() as nursery:
+        for _ in range(3):
+            await here.create("greet", mode="sync")
+        await here.create("question")
+        nursery.start_soon(here.events, "/events/runs", [])
+        await until_followed(here)
+        await trio.sleep(0.3)  # changes are taken in together
+        response = await here.http.get("/metrics")
+        assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
+        figures = dict(line.rsplit(" ", 1) for line in response.text.splitlines() if line[0] != "#")
+        assert figures['perdure_runs{status="succeeded"}'] == "3.0"
+        assert figures['perdure_runs{status="running"}'] == "1.0"
+        assert figures["perdure_executions"] == "1.0"
+        assert figures['perdure_followers{surface="sse"}'] == "1.0"
+        assert float(figures["perdure_http_requests_total"]) >= 6
+        assert float(figures["perdure_log_position"]) == (await here.node.host.log.head()).position
+        assert float(figures["process_resident_memory_bytes"]) > 1e6
+        assert PROMTOOL is not None
+        checked = await trio.run_process(
+            [PROMTOOL, "check", "metrics"],
+            stdin=response.content,
+            capture_stdout=True,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+        assert (checked.returncode, checked.stdout) == (0, b"")
+        nursery.cancel_scope.cancel()
+
+
+# Going down
+
+
+async def test_followers_see_the_ends_of_runs_before_they_are_told_to_go(tmp_path: Path) -> None:
+    """What ends in the grace period is seen; then `bye`, and the server is gone."""
+    async with server_here(tmp_path, drain_grace=10.0) as here:
+        seen: list[Event] = []
+        run_id = await here.create("slow_exports", args={"n": 2})
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(here.events, "/events/runs", seen)
+            await until_followed(here)
+            here.server.stop()
+            await trio.sleep(0.1)
+            ready = await here.http.get("/readyz")
+            assert (ready.status_code, ready.json()["ready"]) == (503, False)
+            body = {"plugin_id": "test", "entry_id": "greet", "args": {}}
+            refused = await here.http.post("/runs", json=body)
+            assert refused.json()["error"]["code"] == "UNAVAILABLE"
+            assert refused.headers["retry-after"] == "1"
+        assert [event.kind for event in seen][-1] == "bye"
+        ended = [event for event in seen if event.kind == "run"][-1].data
+        assert (ended["run_id"], ended["status"]) == (run_id, "succeeded")
+        with pytest.raises(httpx.ConnectError):
+            await here.http.get("/readyz")
+
+
+async def test_a_request_with_a_known_key_is_answered_while_going_down(tmp_path: Path) -> None:
+    """A client that asks again learns what became of its run."""
+    async with server_here(tmp_path, drain_grace=5.0) as here:
+        known = await here.create("slow_exports", args={"n": 1}, idempotency_key="k")
+        here.server.stop()
+        await trio.sleep(0.05)
+        assert await here.create("slow_exports", args={"n": 1}, idempotency_key="k") == known

@@ -1,0 +1,214 @@
+"""The conversation against its document, and against whatever strangers send."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonschema_rs
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trio.testing import MockClock
+
+from eventlog import cbor
+from eventlog.errors import CodecError
+from runtime.errors import OperationError
+from runtime.node import OPERATIONS
+from runtime.websocket.asyncapi import FROM_CLIENTS, FROM_SERVER, document
+from runtime.websocket.conversation import Call, Conversation, ConversationLimits, Follow, Reply
+from runtime.websocket.formats import FORMATS
+from runtime.websocket.frames import BadPeer, FrameLimits, FrameMeter
+from tests.fuzz import examples
+from tests.runtime.service import service
+from tests.runtime.websocket.harness import Client, serving
+from tests.runtime.websocket.raw_peer import masked
+
+DOCUMENT = document(OPERATIONS.values(), "v1")
+JSON, CBOR = FORMATS["perdure.v1+json"], FORMATS["perdure.v1+cbor"]
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1)
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+MESSAGES = st.fixed_dictionaries(
+    {},
+    optional={
+        "id": JSON_VALUES | st.integers(0, 9),
+        "call": JSON_VALUES | st.sampled_from(sorted(OPERATIONS)),
+        "args": JSON_VALUES,
+        "follow": JSON_VALUES | st.just({"channel": "runs"}),
+        "after": JSON_VALUES,
+        "credit": JSON_VALUES | st.integers(-2, 10),
+        "stop": st.booleans(),
+    },
+)
+
+
+def _encoded(value: Any) -> bytes:
+    try:
+        return cbor.encode(value)
+    except CodecError:
+        return b"\xff"
+
+
+def validator(kinds: tuple[type, ...]) -> Any:
+    """Give what checks a message that one side may send."""
+    refs = [DOCUMENT["components"]["messages"][kind.__name__]["payload"] for kind in kinds]
+    schema = {"anyOf": refs, "components": DOCUMENT["components"]}
+    return jsonschema_rs.validator_for(schema)
+
+
+CLIENT, SERVER = validator(FROM_CLIENTS), validator(FROM_SERVER)
+
+
+async def test_what_is_said_is_what_the_document_says(autojump_clock: MockClock) -> None:
+    """Every message of a conversation with everything in it, both ways."""
+    said: list[Any] = []
+
+    class Recorded(Client):
+        async def send(self, message: Any) -> None:
+            CLIENT.validate(message)
+            await super().send(message)
+
+        async def receive(self) -> Any:
+            message = await super().receive()
+            SERVER.validate(message)
+            said.append(message)
+            return message
+
+    async with service() as s, serving(s) as server, server.connect() as plain:
+        client = Recorded(plain.connection, "perdure.v1+json")
+        for name in ("runs.list", "plugins.list", "nothing"):
+            answer = await client.call(name)
+            if "ok" in answer:
+                described = DOCUMENT["x-calls"][name]["answer"]
+                schema = {**described, "components": DOCUMENT["components"]}
+                whole = answer["ok"] | {"cursor": answer["cursor"]}
+                jsonschema_rs.validator_for(schema).validate(whole)
+        run_id = (await s.start("exports"))["run_id"]
+        await s.finished(run_id)
+        for channel in DOCUMENT["x-channels"]:
+            event = {**DOCUMENT["x-channels"][channel], "components": DOCUMENT["components"]}
+            check = jsonschema_rs.validator_for(event)
+            await client.send({"id": channel, "follow": {"channel": channel, "run_id": run_id}})
+            for message in await client.until("end"):
+                for shown in message.get("events", ()):
+                    check.validate(shown)
+        await client.send({"id": 1, "follow": {"channel": "log"}, "credit": 5})
+        await client.receive()
+        await client.send({"id": 1, "credit": 500})
+        await client.until("live")
+        await client.send({"id": 1, "stop": True})
+        await client.until("end")
+    kinds = {frozenset(message) - {"id", "cursor"} for message in said}
+    assert kinds == {frozenset({key}) for key in ("ok", "error", "events", "live", "end")}
+
+
+@given(MESSAGES | JSON_VALUES)
+@examples
+def test_any_json_is_understood_or_refused(message: Any) -> None:
+    """What is accepted is what the document allows; all else gets an error with a code."""
+    conversation = Conversation(JSON)
+    try:
+        text = msgspec.json.encode(message).decode()
+    except (UnicodeEncodeError, OverflowError, msgspec.MsgspecError):
+        return
+    answer = conversation.receive(text)
+    if isinstance(answer, Reply):
+        told = msgspec.json.decode(answer.message)
+        SERVER.validate(told)
+        assert told["error"]["code"] == "VALIDATION_ERROR"
+    elif answer is not None:
+        CLIENT.validate(message)
+
+
+@given(st.binary(max_size=200) | MESSAGES.map(_encoded))
+@examples
+def test_any_bytes_are_understood_or_refused(data: bytes) -> None:
+    """Bombs, rubbish, half a value: an error, and the conversation goes on."""
+    conversation = Conversation(CBOR)
+    for _ in range(2):
+        answer = conversation.receive(data)
+        if isinstance(answer, Reply):
+            assert "error" in cbor.decode_strict(answer.message)
+    assert isinstance(conversation.receive(_encoded({"id": "mine", "call": "x"})), Call)
+
+
+@given(st.lists(st.tuples(st.sampled_from("cfae"), st.integers(0, 5)), max_size=60))
+@settings(max_examples=300, deadline=None)
+def test_ids_and_limits_are_kept(steps: list[tuple[str, int]]) -> None:
+    """An id stands for one thing at a time, and so many are open and no more."""
+    conversation = Conversation(JSON, ConversationLimits(calls=3, follows=2))
+    calls: set[int] = set()
+    follows: set[int] = set()
+    for step, number in steps:
+        if step == "c":
+            got = conversation.receive(f'{{"id":{number},"call":"runs.list"}}')
+            free = number not in calls | follows and len(calls) < 3
+            assert isinstance(got, Call) == free
+            if free:
+                calls.add(number)
+        elif step == "f":
+            got = conversation.receive(f'{{"id":{number},"follow":{{"channel":"log"}}}}')
+            free = number not in calls | follows and len(follows) < 2
+            assert isinstance(got, Follow) == free
+            if free:
+                follows.add(number)
+        elif step == "a" and number in calls:
+            conversation.answer(number, {"cursor": "c"})
+            calls.discard(number)
+        elif step == "e" and number in follows:
+            conversation.refusal(number, OperationError("INTERNAL", "m"))
+            follows.discard(number)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([0, 1, 2, 8, 9, 10]), st.integers(0, 70_000), st.booleans()),
+        max_size=30,
+    ),
+    st.integers(1, 5000),
+)
+@settings(max_examples=300, deadline=None)
+def test_the_meter_counts_frames_however_they_are_cut(
+    frames: list[tuple[int, int, bool]], cut: int
+) -> None:
+    """Whole or in pieces: the same frames are let through, and the same are not."""
+    data = b"".join(masked(op, bytes(size), fin=fin) for op, size, fin in frames)
+    outcomes = []
+    for step in (len(data) or 1, cut, 1 if len(data) < 5000 else 4999):
+        meter = FrameMeter(FrameLimits(message_bytes=100_000, fragments=5, rate=1e9), 0.0)
+        try:
+            for place in range(0, len(data), step):
+                meter.count(data[place : place + step], 0.0)
+            outcomes.append(0)
+        except BadPeer as bad:
+            outcomes.append(bad.code)
+    assert len(set(outcomes)) == 1
+
+
+@pytest.mark.parametrize("format_", FORMATS.values(), ids=FORMATS)
+@given(st.lists(JSON_VALUES, max_size=5), st.integers(0, 1 << 53) | TEXT)
+@settings(max_examples=100, deadline=None)
+def test_a_prefix_and_a_batch_are_one_message(
+    format_: Any, events: list[Any], follow_id: str | int
+) -> None:
+    """Put together from two pieces, read as one object."""
+
+    class Event:
+        def __init__(self, value: Any) -> None:
+            self.json = msgspec.json.encode(value)
+            self.cbor = cbor.encode(value)
+
+    try:
+        shown = [Event(value) for value in events]
+        prefix = format_.prefix(follow_id)
+    except (CodecError, UnicodeEncodeError, msgspec.MsgspecError):
+        return
+    message = prefix + format_.batch(shown, "cursor")
+    read = format_.decode(message.decode() if format_.name == "json" else message)
+    assert read.keys() == {"id", "events", "cursor"}
+    assert read["id"] == follow_id
+    assert len(read["events"]) == len(events)
