@@ -34,7 +34,7 @@ from tests.runtime.secrets.test_canary import WAYS, everything
 from tests.runtime.service import Service, real_service, refused
 
 PARTS = 6  # so many characters of it are telling
-LONG = "".join(f"{number:05d}-" for number in range(4000))  # longer than any message that is kept
+LONG = "".join(f"{number:05d}~" for number in range(4000))  # no message is that long, no id has ~
 PEM = "-----BEGIN KEY-----\nMIIEvQIBADANBgkqh\nkiG9w0BAQEFAASC\n-----END KEY-----\n"
 
 
