@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 import traceback
 from collections.abc import Mapping
 from contextlib import suppress
@@ -88,10 +89,20 @@ class Loaded:
 
 def load_plugins(settings: Settings) -> Loaded:
     """Load all that the settings and the installed packages name."""
+    _find_here(settings.modules)
     outcomes: dict[Source, Outcome] = {}
     for source in (*named_sources(settings), *installed_sources()):
         outcomes[source] = load_source(source, taken(outcomes, source))
     return Loaded(outcomes)
+
+
+def _find_here(modules: Iterable[str]) -> None:
+    """Let modules that lie in the working directory be imported, as ``python -m`` does."""
+    here = Path.cwd()
+    tops = [here / name.partition(".")[0] for name in modules]
+    lies_here = any(top.is_dir() or top.with_suffix(".py").is_file() for top in tops)
+    if lies_here and str(here) not in sys.path:
+        sys.path.insert(0, str(here))
 
 
 def named_sources(settings: Settings) -> list[Source]:
@@ -213,7 +224,7 @@ def _problem(error: BaseException, source: Source) -> Problem:
         return Problem(
             source=source.name,
             message=f"there is no module {lacks}",
-            remedy="Install it, or correct the name in the settings.",
+            remedy="Install it, start in the directory it lies in, or correct the name.",
         )
     is_declaration = isinstance(error, DeclarationError)
     file, line = _place(error)

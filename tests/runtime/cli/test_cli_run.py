@@ -43,6 +43,31 @@ def test_the_exit_code_tells_how_it_ended(
     assert result.output.startswith(words[0])
 
 
+MINE = """
+from perdure import RunContext, SyncRunContext, entry, plugin
+
+@plugin("mine")
+class Mine:
+    @entry
+    async def here(self, ctx: RunContext) -> str:
+        return "inline"
+
+    @entry
+    def there(self, ctx: SyncRunContext) -> str:
+        return "in a process"
+"""
+
+
+@pytest.mark.parametrize("entry_id", ["here", "there"])
+def test_a_module_in_the_working_directory_is_found(
+    shell: Shell, tmp_path: Path, entry_id: str
+) -> None:
+    """Nothing has to be installed to try a plugin that one has just written."""
+    (tmp_path / "my_plugin.py").write_text(MINE)
+    with shell.process("run", f"mine.{entry_id}", PERDURE_MODULES="my_plugin") as process:
+        assert process.wait(30) == 0, process.communicate()
+
+
 def test_what_a_run_puts_out_is_shown_as_it_comes(shell: Shell) -> None:
     """Stages, progress, a line for each item, the outcome."""
     said = shell.call("run", "test.exports").output.splitlines()

@@ -103,7 +103,7 @@ def test_a_module_that_does_not_exist_is_named(modules: Path) -> None:
     (problem,) = load_plugins(Settings(demo=False, modules=["nowhere.plugin"])).problems
     assert str(problem) == (
         "module nowhere.plugin was not loaded: there is no module nowhere."
-        " Install it, or correct the name in the settings."
+        " Install it, start in the directory it lies in, or correct the name."
     )
 
 
