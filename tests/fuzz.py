@@ -11,10 +11,15 @@ from hypothesis import HealthCheck, settings
 
 COUNT: Final = int(os.environ.get("FUZZ_EXAMPLES", "2000"))
 
+Decorator = Callable[[Callable[..., Any]], Any]
 
-def examples(test: Callable[..., Any]) -> Any:
-    """Feed a test so many examples (a decorator)."""
+
+def examples(*, batch: int = 1) -> Decorator:
+    """Feed a test so many examples, ``batch`` at a time."""
     fed = settings(
-        max_examples=COUNT, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
+        max_examples=COUNT // batch,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        print_blob=True,
     )
-    return pytest.mark.fuzz(fed(test))
+    return lambda test: pytest.mark.fuzz(fed(test))

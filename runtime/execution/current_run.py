@@ -232,7 +232,8 @@ class CurrentRun:
         while True:
             self.check_cancelled()
             try:
-                value = await fn(*args)
+                with self._execution.waiting.suspended():
+                    value = await fn(*args)
             except RunCancelled:
                 raise
             except Exception as error:  # noqa: BLE001 - recorded, and raised unless tried again
@@ -250,7 +251,7 @@ class CurrentRun:
             until = now + round(seconds * _NANOSECONDS)
             await self._execution.hand_over(_storable(SleepBegun(step=name, until=until, at=now)))
         self._execution.reached(name)
-        await self._execution.sleep_until(until)
+        await self._execution.waiting.until(until)
 
     async def ask(self, question: Any, name: str | None = None) -> Any:  # noqa: ANN401
         """Ask people or programs outside, and wait for the answer, however long it takes."""
@@ -265,7 +266,7 @@ class CurrentRun:
                 _storable(asked), StageChanged(stage=INPUT_REQUIRED, message=None, at=now)
             )
         self._execution.reached(name)
-        return await self._execution.answer_to(question_id)
+        return await self._execution.waiting.answer_to(question_id)
 
     async def start(
         self,
@@ -313,7 +314,7 @@ class CurrentRun:
             return 0
         if failure.retry_at is None:
             raise _failed_step(failure.error)
-        await self._execution.sleep_until(failure.retry_at)
+        await self._execution.waiting.until(failure.retry_at)
         return failure.tries
 
     async def _record(self, name: str, value: Result) -> Result:
@@ -337,7 +338,7 @@ class CurrentRun:
         )
         if retry_at is None:
             raise _failed_step(told) from error  # the same now as after a crash
-        await self._execution.sleep_until(retry_at)
+        await self._execution.waiting.until(retry_at)
 
 
 def _failed_step(error: RunError) -> FailedStep:

@@ -24,6 +24,7 @@ from runtime.execution.ending import SUCCESS, Ending, ending_of_value, error_of,
 from runtime.execution.limits import LAST_WORDS
 from runtime.execution.outbox import RunOutbox
 from runtime.execution.run_logging import LoggedRun, work_for
+from runtime.execution.waiting import Waiting
 from runtime.plugins.contract import RunCancelled, RunContext
 from runtime.secrets.run_secrets import RunSecrets
 
@@ -67,7 +68,8 @@ class Execution:
         self._work = trio.CancelScope()
         self._handing_over = trio.StrictFIFOLock()
         self.forced = trio.Event()  # nobody waits for the entry any more
-        self._changed = trio.Event()
+        self.changed = trio.Event()  # what is known of the run
+        self.waiting = Waiting(self)
         self._room = trio.Event()
         self._item_came = trio.Event()
         self._helpers: set[trio.CancelScope] = set()  # of a flush, an escalation, a deadline
@@ -193,8 +195,8 @@ class Execution:
         if run.epoch != self.epoch or run.status.is_terminal:
             self._stop_silently()  # another is in charge, or nobody any more
         self.run = run
-        self._changed.set()
-        self._changed = trio.Event()
+        self.changed.set()
+        self.changed = trio.Event()
         self._look_at(run)
 
     def drain(self) -> None:
@@ -236,7 +238,7 @@ class Execution:
         """Wait until the run is asked to end in this way, so many seconds at most."""
         with trio.move_on_after(most):
             while not self._is_asked(mode):
-                await self._changed.wait()
+                await self.changed.wait()
 
     def _is_asked(self, mode: CancelMode) -> bool:
         return self.run.cancel_mode is not None and self.run.cancel_mode >= mode
@@ -260,7 +262,7 @@ class Execution:
     async def until_cancelled(self) -> str | None:
         """Wait until the run is asked to end; give the reason."""
         while not self.cancel_requested:
-            await self._changed.wait()
+            await self.changed.wait()
         return self.cancel_reason
 
     @property
@@ -337,24 +339,6 @@ class Execution:
                     self.run, started, command, plugin_id, entry_id, accepted
                 )
             )
-
-    async def sleep_until(self, instant: int) -> None:
-        """Sleep until a wall time; a cancel request ends it."""
-        while (left := instant - self.now()) > 0:
-            changed = self._changed
-            if self.cancel_requested:
-                raise RunCancelled(self.cancel_reason)
-            with trio.move_on_after(left / _NANOSECONDS):
-                await changed.wait()
-
-    async def answer_to(self, question_id: str) -> Any:  # noqa: ANN401 - whatever was answered
-        """Wait for an answer; a cancel request ends it."""
-        while question_id not in self.run.answers:
-            changed = self._changed
-            if self.cancel_requested:
-                raise RunCancelled(self.cancel_reason)
-            await changed.wait()
-        return self.run.answers[question_id]
 
     async def _flush(self) -> None:
         """Hand over what waits until nothing does: items soon, reports when their window opens."""

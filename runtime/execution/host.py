@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections import Counter, deque
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +26,7 @@ from actors.run.views import item_number
 from eventlog.errors import LogClosed, Unavailable
 from runtime.blobs.store import BlobStore
 from runtime.execution.children import Children, takes_its_children_along
+from runtime.execution.ends import Ends
 from runtime.execution.execution import Execution
 from runtime.execution.limits import HostLimits
 from runtime.execution.recovery import ends_instead, read_history
@@ -52,21 +52,10 @@ if TYPE_CHECKING:
     from runtime.plugins.plugin import Entry, Plugin
     from runtime.secrets.redaction import Redactor
 
+LOOK_AGAIN: Final = 0.05  # seconds between two looks at runs that may come to rest
 BUSY_PAUSE: Final = 0.01  # seconds between two tries to ask a run that is asked too much
 MAX_HISTORIES: Final = 10_000
 _log = logging.getLogger("perdure.host")
-
-
-class LetGo(Exception):
-    """The host goes down before the run has ended; the next one goes on with it."""
-
-
-@dataclass(eq=False, slots=True)
-class _End:
-    """The end of a run that somebody waits for; without a state, it will not come here."""
-
-    came: trio.Event = field(default_factory=trio.Event)
-    folded: Folded[Run] | None = None
 
 
 class Host:
@@ -101,7 +90,7 @@ class Host:
         self._executions: dict[str, Execution] = {}
         self._starting: set[str] = set()  # activated, and about to be executed
         self._histories: dict[str, History] = {}  # of runs that wait; at most MAX_HISTORIES
-        self._ends: dict[str, list[_End]] = {}  # one for each who waits for a run's end
+        self._ends = Ends()
         self._nursery: trio.Nursery | None = None
         self._one_less = trio.Event()
         self._draining = False
@@ -148,20 +137,7 @@ class Host:
         if folded.state.status.is_terminal:
             await trio.lowlevel.checkpoint()
             return folded
-        if self._draining:
-            raise LetGo
-        end = _End()
-        waiting = self._ends.setdefault(run_id, [])
-        waiting.append(end)
-        try:
-            await end.came.wait()
-        finally:
-            waiting.remove(end)
-            if not waiting:
-                del self._ends[run_id]
-        if end.folded is None:
-            raise LetGo
-        return end.folded
+        return await self._ends.of(run_id)
 
     # Taking up
 
@@ -185,14 +161,20 @@ class Host:
         self._draining = True
         for execution in list(self._executions.values()):
             execution.drain()
-        for waiting in self._ends.values():  # the end is not to come here
-            for end in waiting:
-                end.came.set()
+        self._ends.let_go()
 
     async def settled(self) -> None:
         """Wait until nothing runs and, unless the host closes, nothing waits for its turn."""
         while self.running or (self._waiting and not self.closing):
             await self._one_less.wait()
+
+    async def at_rest(self, until: int) -> None:
+        """Wait until nothing runs but what only waits itself, and still will at an instant."""
+        while self.running > sum(
+            execution.waiting.goes_on_beyond(until) for execution in self._executions.values()
+        ):
+            with trio.move_on_after(LOOK_AGAIN):
+                await self._one_less.wait()
 
     @property
     def running(self) -> int:
@@ -334,9 +316,7 @@ class Host:
         if execution is not None:
             execution.see(run)
         if run.status.is_terminal:
-            for end in self._ends.get(run.created.run_id, ()):
-                end.folded = folded
-                end.came.set()
+            self._ends.tell(folded)
             if has_sealed(run.created.args):
                 self.start(partial(self.secrets.drop, run.created.run_id))
         if self._nursery is None:

@@ -12,7 +12,7 @@ import trio
 
 from actors.run.commands import Answer
 from runtime.errors import OperationError
-from runtime.execution.host import LetGo
+from runtime.execution.ends import LetGo
 from runtime.operations.answers import RunAnswer
 from runtime.operations.cancelling import ask_to_end
 from runtime.operations.claims import CLAIM_WINDOW

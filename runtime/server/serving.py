@@ -152,7 +152,7 @@ class Server:
         _log.info("going down: no new work; %d runs get %g s to end", host.running, grace)
         host.close()
         with trio.move_on_after(grace):
-            await host.settled()
+            await host.at_rest(host.env.now() + round(grace * 1_000_000_000))
         left = host.running
         host.drain()
         with trio.move_on_after(host.limits.cancel_grace):

@@ -5,11 +5,12 @@ from typing import Any
 
 import cbor2
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog import cbor
 from eventlog.errors import CodecError
+from tests.fuzz import examples
 
 text = st.text(
     st.characters(exclude_characters="\0", categories=("L", "N", "P", "S", "Z", "Co")), max_size=20
@@ -35,7 +36,7 @@ def test_what_is_encoded_is_decoded_the_same(value: Any) -> None:
     assert cbor.decode_strict(data) == value
 
 
-@settings(max_examples=2000)
+@examples()
 @given(st.binary(max_size=200))
 def test_bytes_of_strangers_are_decoded_or_refused(data: bytes) -> None:
     """Any bytes give a value of the profile or a CodecError, and nothing else."""

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from eventlog.cursor import check_of, format_cursor, parse_cursor
 from eventlog.errors import InvalidCursor
 from eventlog.record import START, Mark
+from tests.fuzz import examples
 
 GENERATION = "0123456789abcdef"
 
@@ -25,7 +26,7 @@ def test_an_empty_log_has_a_cursor() -> None:
     assert parse_cursor(format_cursor(GENERATION, START)) == (GENERATION, 0, check_of(b""))
 
 
-@settings(max_examples=2000)
+@examples()
 @given(st.text(max_size=40) | st.text("ABCwxyz0189-_=", min_size=28, max_size=28))
 @example("")
 @example("0")

@@ -90,6 +90,18 @@ class Example:
         return "rested"
 
     @entry
+    async def steps_and_sleep(self, ctx: RunContext) -> None:
+        """Sleep long while another task does a step, then sleep once more."""
+
+        async def other() -> None:
+            await ctx.run.step("work", trio.sleep, 10)
+            await ctx.run.sleep(3600)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(other)
+            await ctx.run.sleep(3600)
+
+    @entry
     async def question(self, ctx: RunContext) -> Any:
         """Ask, and return the answer."""
         return await ctx.run.ask({"text": "which?"})

@@ -22,7 +22,8 @@ from eventlog.errors import EventLogError, LogClosed
 from eventlog.log import open_log
 from eventlog.simulation import Dead, SimEnv
 from runtime.errors import OperationError, translated
-from runtime.execution.host import Host, LetGo
+from runtime.execution.ends import LetGo
+from runtime.execution.host import Host
 from runtime.execution.limits import HostLimits
 from runtime.execution.recovery import recover
 from runtime.lists.catalogue import Catalogue

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import trio
@@ -293,6 +294,28 @@ async def test_a_fragile_entry_is_not_called_twice(autojump_clock: MockClock) ->
         run = await w.end(run_id)
         assert run.error is not None
         assert (run.error.code, run.error.retriable) == ("HOST_LOST", True)
+
+
+@pytest.mark.parametrize(
+    ("entry_id", "args", "taken"),
+    [
+        ("question", {}, 0),  # who knows how long
+        ("nap", {"seconds": 90}, 0),
+        ("nap", {"seconds": 20}, 20),  # it can end in time
+        ("steps_and_sleep", {}, 10),  # it does something beside its sleep
+    ],
+)
+async def test_nobody_waits_for_what_only_waits(
+    autojump_clock: MockClock, entry_id: str, args: dict[str, Any], taken: int
+) -> None:
+    """A host that goes down waits for runs that could end, not for those that only wait."""
+    async with world() as w:
+        await w.create(entry_id, **args)
+        await trio.sleep(1)
+        w.host.close()
+        began = trio.current_time()
+        await w.host.at_rest(w.host.env.now() + 30_000_000_000)
+        assert trio.current_time() - began == pytest.approx(max(0, taken - 1), abs=0.2)
 
 
 async def test_a_drain_leaves_runs_for_the_next_host(autojump_clock: MockClock) -> None:

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.errors import ERRORS
@@ -16,14 +16,11 @@ from runtime.http.describing import DESCRIBING
 from runtime.http.row import Row
 from runtime.http.table import ROWS
 from runtime.plugins.plugin import declared
+from tests.fuzz import examples
 from tests.runtime.http.portal import Answer, Portal, served
 from tests.runtime.world import Example
 
 ALL = (*ROWS, *DESCRIBING)
-EXAMPLES = settings(
-    max_examples=2_000, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
-)
-SOAK = settings(EXAMPLES, max_examples=20_000)
 JSON = (b"content-type", b"application/json")
 ENTRIES = ("greet", "fail", "exports", "question", "nothing")
 
@@ -105,27 +102,14 @@ def broken(draw: st.DrawFn, data: bytes) -> bytes:
     return data[:at] + draw(st.binary(max_size=6)) + data[at + cut :]
 
 
-def fuzz_bodies(portal: Portal, run_id: str, data: st.DataObject) -> None:
-    """Send one body."""
+@examples()
+@given(data=st.data())
+def test_no_body_breaks_anything(portal: Portal, run_id: str, data: st.DataObject) -> None:
+    """An answer of the table, and never our fault."""
     row = data.draw(posted)
     body = data.draw(bodies(row) | st.binary(max_size=200), label="body")
     answer = portal.ask("POST", address(row, run_id, data), b"", [JSON], body)
     judge(row, answer)
-
-
-@EXAMPLES
-@given(data=st.data())
-def test_no_body_breaks_anything(portal: Portal, run_id: str, data: st.DataObject) -> None:
-    """An answer of the table, and never our fault: 2,000 bodies."""
-    fuzz_bodies(portal, run_id, data)
-
-
-@pytest.mark.soak
-@SOAK
-@given(data=st.data())
-def test_no_body_breaks_anything_for_long(portal: Portal, run_id: str, data: st.DataObject) -> None:
-    """The same with 20,000."""
-    fuzz_bodies(portal, run_id, data)
 
 
 # Queries and addresses
@@ -159,27 +143,12 @@ def queries(draw: st.DrawFn, row: Row) -> bytes:
     return urlencode(chosen, errors="surrogatepass").encode()
 
 
-def fuzz_queries(portal: Portal, run_id: str, data: st.DataObject) -> None:
-    """Ask at one address."""
+@examples()
+@given(data=st.data())
+def test_no_query_breaks_anything(portal: Portal, run_id: str, data: st.DataObject) -> None:
+    """An answer of the table, and never our fault, whatever the address and the headers."""
     row = data.draw(read)
     query = data.draw(queries(row), label="query")
     sent = data.draw(headers, label="headers")
     answer = portal.ask("GET", address(row, run_id, data), query, sent)
     judge(row, answer)
-
-
-@EXAMPLES
-@given(data=st.data())
-def test_no_query_breaks_anything(portal: Portal, run_id: str, data: st.DataObject) -> None:
-    """An answer of the table, and never our fault: 2,000 addresses with headers."""
-    fuzz_queries(portal, run_id, data)
-
-
-@pytest.mark.soak
-@SOAK
-@given(data=st.data())
-def test_no_query_breaks_anything_for_long(
-    portal: Portal, run_id: str, data: st.DataObject
-) -> None:
-    """The same with 20,000."""
-    fuzz_queries(portal, run_id, data)

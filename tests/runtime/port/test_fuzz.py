@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-import pytest
 import trio
 import trio.testing
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.env import RealEnv
 from runtime.port import Port, PortLimits, Upgrade
+from tests.fuzz import examples
 from tests.runtime.port.world import Echo, MemoryListener, World
 
 LINES = [
@@ -115,25 +115,11 @@ def fuzz(conversations: list[list[bytes]]) -> None:
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
-def examples(number: int) -> settings:
-    """So many conversations."""
-    unhurried = [HealthCheck.too_slow, HealthCheck.data_too_large]
-    return settings(max_examples=number // BATCH, deadline=None, suppress_health_check=unhurried)
-
-
 BATCHES = st.lists(CONVERSATIONS, min_size=BATCH, max_size=BATCH)
 
 
-@examples(2_000)
+@examples(batch=BATCH)
 @given(BATCHES)
 def test_no_bytes_harm_the_port(conversations: list[list[bytes]]) -> None:
     """No 5xx, no silence, no dead task, no connection that stays."""
-    fuzz(conversations)
-
-
-@pytest.mark.soak
-@examples(20_000)
-@given(BATCHES)
-def test_no_bytes_harm_the_port_at_length(conversations: list[list[bytes]]) -> None:
-    """The same, ten times as much."""
     fuzz(conversations)

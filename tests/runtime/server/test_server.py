@@ -160,6 +160,17 @@ async def test_followers_see_the_ends_of_runs_before_they_are_told_to_go(tmp_pat
             await here.http.get("/readyz")
 
 
+async def test_a_run_that_only_waits_does_not_hold_up_a_server(tmp_path: Path) -> None:
+    """It is let go of at once, and the next start goes on with it."""
+    async with server_here(tmp_path, drain_grace=3600.0) as here:
+        run_id = await here.create("question")
+        here.server.stop()
+        with trio.fail_after(30):
+            await here.node.leaving.wait()
+    async with server_here(tmp_path) as here:
+        assert (await here.record(run_id))["status"] == "running"
+
+
 async def test_a_request_with_a_known_key_is_answered_while_going_down(tmp_path: Path) -> None:
     """A client that asks again learns what became of its run."""
     async with server_here(tmp_path, drain_grace=5.0) as here:

@@ -107,7 +107,7 @@ async def test_what_is_said_is_what_the_document_says(autojump_clock: MockClock)
 
 
 @given(MESSAGES | JSON_VALUES)
-@examples
+@examples()
 def test_any_json_is_understood_or_refused(message: Any) -> None:
     """What is accepted is what the document allows; all else gets an error with a code."""
     conversation = Conversation(JSON)
@@ -125,7 +125,7 @@ def test_any_json_is_understood_or_refused(message: Any) -> None:
 
 
 @given(st.binary(max_size=200) | MESSAGES.map(_encoded))
-@examples
+@examples()
 def test_any_bytes_are_understood_or_refused(data: bytes) -> None:
     """Bombs, rubbish, half a value: an error, and the conversation goes on."""
     conversation = Conversation(CBOR)
@@ -171,7 +171,7 @@ def test_ids_and_limits_are_kept(steps: list[tuple[str, int]]) -> None:
     ),
     st.integers(1, 5000),
 )
-@settings(max_examples=300, deadline=None)
+@examples()
 def test_the_meter_counts_frames_however_they_are_cut(
     frames: list[tuple[int, int, bool]], cut: int
 ) -> None:
