@@ -107,6 +107,12 @@ ERRORS: Final = {
         meaning="this address does not take that method",
         remedy="use one of those it allows",
     ),
+    "UPGRADE_REQUIRED": ErrorKind(
+        426,
+        retriable=False,
+        meaning="this address is for WebSocket clients",
+        remedy="connect with one; GET /asyncapi.json says what it can say",
+    ),
     "QUOTA_EXCEEDED": ErrorKind(
         507,
         retriable=False,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from runtime.http.about import always, release
 from runtime.http.openapi import document
 from runtime.http.page import HTML, page, policy
-from runtime.http.reply import json_reply, text_reply
+from runtime.http.reply import empty_reply, json_reply, text_reply
 from runtime.http.row import Row
 from runtime.operations.table import COMMON_ERRORS
 from runtime.websocket import asyncapi
@@ -29,7 +29,22 @@ def _docs(surface: Surface) -> Handler:
     return always(text_reply(text, HTML, (b"content-security-policy", policy().encode())))
 
 
+def _front(_surface: Surface) -> Handler:
+    return always(empty_reply(303, (b"location", b"/docs")))
+
+
 DESCRIBING: Final = (
+    Row(
+        method="GET",
+        path="/",
+        name="http.front",
+        summary="Show people the way to the page that describes this API.",
+        make=_front,
+        tag="about",
+        statuses={303: "It is there."},
+        headers={"Location": "Where it is."},
+        errors=COMMON_ERRORS,
+    ),
     Row(
         method="GET",
         path="/openapi.json",

@@ -167,7 +167,7 @@ def _successes(row: Row, schemas: dict[Any, Json]) -> Json:
     return responses
 
 
-_WITHOUT_CONTENT: Final = frozenset({204, 304})
+_WITHOUT_CONTENT: Final = frozenset({204, 303, 304})
 
 
 def _errors(row: Row) -> Json:

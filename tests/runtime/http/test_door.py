@@ -29,8 +29,25 @@ PATH = re.compile(r"(?<![\w.<:])/(?!runs|docs|openapi|plugin|capab)\w+/|Tracebac
 async def test_an_unknown_address_is_an_error_like_any_other(autojump_clock: MockClock) -> None:
     """404 NOT_FOUND, in the shape of errors; a slash more is another address."""
     async with client() as asking:
-        for path in ("/", "/nothing", "/runs/", "/runs/a/b", "/uploads", "/runs/%2F/export"):
+        for path in ("/nothing", "/runs/", "/runs/a/b", "/uploads", "/runs/%2F/export"):
             assert error_of(await asking.get(path), 404)["code"] == "NOT_FOUND"
+
+
+async def test_people_who_only_know_the_port_are_shown_the_way(autojump_clock: MockClock) -> None:
+    """To the page that describes everything."""
+    async with client() as asking:
+        front = await asking.get("/")
+        assert (front.status_code, front.headers["location"]) == (303, "/docs")
+        assert (await asking.get("/docs")).status_code == 200
+
+
+async def test_the_address_of_websockets_says_so(autojump_clock: MockClock) -> None:
+    """426, and not that there was nothing."""
+    async with client() as asking:
+        for method in ("GET", "POST"):
+            response = await asking.http.request(method, "/ws")
+            assert error_of(response, 426)["code"] == "UPGRADE_REQUIRED"
+            assert response.headers["upgrade"] == "websocket"
 
 
 async def test_a_method_that_an_address_does_not_take(autojump_clock: MockClock) -> None:
