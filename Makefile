@@ -25,7 +25,7 @@ serve: $(RUNTIME) ## run Perdure
 
 test: $(DEV) check ## run every gate and every test
 	@echo "-- pytest"
-	@$(BIN)/python -m pytest --numprocesses auto --dist loadfile $(PYTEST)
+	@$(BIN)/python -m pytest --numprocesses auto $(PYTEST)
 
 check: $(DEV) ## lint, format, types, import direction
 	@echo "-- ruff check";  $(BIN)/ruff check --quiet .

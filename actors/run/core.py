@@ -348,6 +348,8 @@ def describe(before: Run | None, after: Run) -> dict[str, FieldValue]:
     }
     if after.progress is not None:
         fields["progress"] = after.progress
+    if before is not None and before.stage is not None and after.stage is None:
+        fields["stage_over"] = True
     return fields
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NotRequired, TypedDict, c
 
 from actors.run.events import (
     RUN_EVENTS,
-    Answered,
     ProgressReported,
     RunCreated,
     StageChanged,
@@ -184,8 +183,8 @@ def delta(record: Record) -> RunDelta | None:
     """Give the change that a record of a run brings, if it brings one that others see."""
     fields = record.metadata.fields
     is_report = record.name in _REPORTS
-    is_answer = record.name == Answered.event_name
-    if not is_report and not is_answer and not fields.get("changed"):
+    is_over = bool(fields.get("stage_over"))
+    if not is_report and not is_over and not fields.get("changed"):
         return None
     change: RunDelta = {
         "op": "add" if record.name == RunCreated.event_name else "change",
@@ -199,7 +198,7 @@ def delta(record: Record) -> RunDelta | None:
         change["message"] = _short(report.message)
         if isinstance(report, StageChanged):
             change["stage"] = report.stage
-    elif is_answer:
+    elif is_over:
         change["stage"] = None
     return change
 

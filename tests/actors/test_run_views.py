@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from actors.run.core import RUN
+from actors.run.core import INPUT_REQUIRED, RUN
 from actors.run.events import (
     RUN_EVENTS,
     Activated,
@@ -249,13 +249,15 @@ def test_a_run_that_has_ended_asks_nothing() -> None:
     assert record(folded(*history, ended(Outcome.SUCCEEDED)), 0)["questions"] == []
 
 
-def test_an_answer_is_a_change_of_stage() -> None:
-    """Whoever follows sees that the run waits no more."""
-    asked = QuestionAsked(step="s", question_id="q", question=1, at=0)
-    answered = Answered(question_id="q", answer=1, by="b", at=0)
-    *_, question, answer = records(*HISTORIES[Status.RUNNING], asked, answered)
-    assert delta(question) is None
-    assert delta(answer) == {
+def test_the_last_answer_is_a_change_of_stage() -> None:
+    """Whoever follows sees that the run waits no more, and not sooner."""
+    asked = [QuestionAsked(step=q, question_id=q, question=1, at=0) for q in "pq"]
+    waits = StageChanged(stage=INPUT_REQUIRED, message=None, at=0)
+    answered = [Answered(question_id=q, answer=1, by="b", at=0) for q in "pq"]
+    history = records(*HISTORIES[Status.RUNNING], *asked, waits, *answered)
+    *_, first, second, _, one, other = map(delta, history)
+    assert (first, second, one) == (None, None, None)
+    assert other == {
         "op": "change",
         "run_id": RUN_ID,
         "status": "running",
@@ -263,6 +265,15 @@ def test_an_answer_is_a_change_of_stage() -> None:
         "updated_at": 1.0,
         "stage": None,
     }
+
+
+def test_an_answer_leaves_another_stage_as_it_is() -> None:
+    """A run that has gone on to something else while it waited is still there."""
+    asked = QuestionAsked(step="s", question_id="q", question=1, at=0)
+    busy = StageChanged(stage="loading", message=None, at=0)
+    answered = Answered(question_id="q", answer=1, by="b", at=0)
+    *_, answer = records(*HISTORIES[Status.RUNNING], asked, busy, answered)
+    assert delta(answer) is None
 
 
 def test_a_line_shows_whose_it_is() -> None:
