@@ -7,15 +7,10 @@ With a mutant it does so in a way that loses blobs.
 
 from __future__ import annotations
 
-import argparse
 import os
-import sys
-import threading
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-
-import trio
 
 import runtime.blobs.file_depot
 from eventlog import RealEnv, SqliteStore, open_log
@@ -31,8 +26,8 @@ from runtime.node import open_node
 from runtime.operations.principal import LOCAL
 from runtime.operations.requests import CreateRun
 from runtime.plugins.plugin import declared
+from tests.crash.recorded_program import main
 from tests.crash.soundness import LOG_NAME
-from tests.crash.writing_child import answers_file, end_with_standard_input
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,8 +58,9 @@ class Exporting:
             os.write(self.answers, line.encode())
 
 
-async def serve(directory: Path) -> None:
+async def serve(directory: Path, answers: int) -> None:
     """Take up what is open, create runs unless there are some, and wait for their ends."""
+    Exporting.answers = answers
     env = RealEnv()
     store = SqliteStore.open(directory / LOG_NAME, env=env)
     blobs = BlobStore(env, FileDepot(directory))
@@ -135,20 +131,5 @@ MUTANTS: Final[dict[str, Callable[[], None]]] = {
 }
 
 
-def main() -> int:
-    """Serve the directory that is named."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("directory", type=Path)
-    parser.add_argument("answers", type=answers_file)
-    parser.add_argument("--mutant", choices=[*MUTANTS])
-    options = parser.parse_args()
-    Exporting.answers = options.answers
-    if options.mutant is not None:
-        MUTANTS[options.mutant]()
-    threading.Thread(target=end_with_standard_input, daemon=True).start()
-    trio.run(serve, options.directory)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    main(serve, MUTANTS)

@@ -1,30 +1,17 @@
-"""A program that executes runs, says which it has accepted, and counts step bodies in a file.
-
-ACK 0192...      the run with this id was accepted
-DONE             every run has ended (with --finish)
-"""
+"""A program that executes runs and counts the bodies of their steps in a file."""
 
 from __future__ import annotations
 
 import os
 import sys
-import threading
-from contextlib import closing
 from functools import cached_property
 from pathlib import Path
 from typing import Final
 
 import trio
 
-from eventlog import RealEnv, SqliteStore, open_log
 from perdure import RunContext, entry, plugin
-from runtime.lists.directory import Directory
-from runtime.node import Node, open_node
-from runtime.operations.principal import LOCAL
-from runtime.operations.requests import CreateRun
-from runtime.plugins.plugin import declared
-from tests.crash.soundness import LOG_NAME
-from tests.crash.writing_child import end_with_standard_input
+from tests.crash.killed_program import main
 
 IN_FLIGHT: Final = 200
 STEPS: Final = 3
@@ -38,7 +25,7 @@ class Crashing:
     @cached_property
     def _bodies(self) -> int:
         """Where to count, outside of the log: in the directory of this life."""
-        return os.open(BODIES, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        return os.open(Path(sys.argv[1]) / BODIES, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     @entry
     async def steps(self, ctx: RunContext) -> str:
@@ -62,42 +49,5 @@ class Crashing:
             await trio.sleep(0.02)
 
 
-async def create_for_ever(node: Node, number: int) -> None:
-    """Create one run after the other."""
-    request = CreateRun(plugin_id="crash", entry_id=("steps", "plain")[number % 2], args={})
-    while True:
-        run_id = (await node.runs.create(LOCAL, request))["run"]["run_id"]
-        os.write(1, f"ACK {run_id}\n".encode())
-        await node.host.end_of(run_id)
-
-
-async def serve(directory: Path, *, finish: bool) -> None:
-    """Take up what is open; then create more, or wait for the end of all."""
-    env = RealEnv()
-    with (
-        closing(SqliteStore.open(directory / LOG_NAME, env=env)) as store,
-        closing(Directory(directory / "runs.db")) as runs,
-    ):
-        async with (
-            open_log(env, store) as log,
-            open_node(log, {"crash": declared(Crashing)}, runs) as node,
-            trio.open_nursery() as nursery,
-        ):
-            if not finish:
-                for number in range(IN_FLIGHT):
-                    nursery.start_soon(create_for_ever, node, number)
-                await trio.sleep_forever()
-            await node.host.settled()
-            os.write(1, b"DONE\n")
-
-
-def main() -> None:
-    """Serve the directory that is named."""
-    directory = Path(sys.argv[1])
-    threading.Thread(target=end_with_standard_input, daemon=True).start()
-    os.chdir(directory)
-    trio.run(lambda: serve(directory, finish="--finish" in sys.argv))
-
-
 if __name__ == "__main__":
-    main()
+    main(Crashing, ["steps", "plain"] * (IN_FLIGHT // 2))

@@ -8,10 +8,7 @@ With a mutant it does so in a way that loses secrets.
 
 from __future__ import annotations
 
-import argparse
 import os
-import sys
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -29,8 +26,8 @@ from runtime.operations.principal import LOCAL
 from runtime.operations.requests import CreateRun
 from runtime.plugins.plugin import declared
 from runtime.secrets.secrets import Accepted, Secrets, open_secrets
+from tests.crash.recorded_program import main
 from tests.crash.soundness import LOG_NAME
-from tests.crash.writing_child import answers_file, end_with_standard_input
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
@@ -140,19 +137,5 @@ MUTANTS: Final[dict[str, Callable[[], None]]] = {
 }
 
 
-def main() -> int:
-    """Serve the directory that is named."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("directory", type=Path)
-    parser.add_argument("answers", type=answers_file)
-    parser.add_argument("--mutant", choices=[*MUTANTS])
-    options = parser.parse_args()
-    if options.mutant is not None:
-        MUTANTS[options.mutant]()
-    threading.Thread(target=end_with_standard_input, daemon=True).start()
-    trio.run(serve, options.directory, options.answers)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    main(serve, MUTANTS)

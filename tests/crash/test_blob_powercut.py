@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
@@ -62,12 +61,6 @@ def bench(tmp_path: Path) -> Workbench:
     return Workbench(tmp_path, "blob_child", problems)
 
 
-@pytest.fixture
-def seed() -> int:
-    """Chance for the cuts; violations name it."""
-    return random.SystemRandom().randrange(1 << 32)
-
-
 @pytest.mark.parametrize("cuts", [pytest.param(500), pytest.param(10_000, marks=pytest.mark.soak)])
 def test_no_power_cut_loses_a_blob_that_an_event_names(
     bench: Workbench, cuts: int, seed: int
@@ -97,9 +90,7 @@ def test_what_a_killed_process_left_is_synced_by_the_next(
     bench: Workbench, when: int, seed: int
 ) -> None:
     """A directory or a blob that is found may never have been synced: it is, before it is named."""
-    assert bench.run(inject=f"fsync:signal=KILL:when={when}") != 0
-    first = len(bench.recording.moments)
-    assert bench.run() == 0
+    first = bench.run_after_kill(when)
     assert bench.said() >= RUNS * EXPORTS - 1
     assert bench.violations(100, seed, first=first) == []
 
@@ -111,9 +102,7 @@ def test_a_process_that_trusts_what_it_finds_is_found_out(tmp_path: Path, seed: 
         scratch = tmp_path / str(when)
         scratch.mkdir()
         bench = Workbench(scratch, "blob_child", problems)
-        bench.run(inject=f"fsync:signal=KILL:when={when}")
-        first = len(bench.recording.moments)
-        assert bench.run("--mutant", "trusting") == 0
+        first = bench.run_after_kill(when, "--mutant", "trusting")
         violations += bench.violations(60, seed, first=first)
         if violations:
             return

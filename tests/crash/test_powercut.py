@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import random
 import shutil
 import sys
 from typing import TYPE_CHECKING, Final
@@ -63,12 +62,6 @@ class Workbench:
 def bench(tmp_path: Path) -> Workbench:
     """A place to record and rebuild."""
     return Workbench(tmp_path)
-
-
-@pytest.fixture
-def seed() -> int:
-    """Chance for the cuts; violations name it."""
-    return random.SystemRandom().randrange(1 << 32)
 
 
 APPENDERS, APPENDS, ROUNDS = 6, 20, 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -106,12 +105,6 @@ def bench(tmp_path: Path) -> Workbench:
     return Workbench(tmp_path, "seal_child", problems)
 
 
-@pytest.fixture
-def seed() -> int:
-    """Chance for the cuts; violations name it."""
-    return random.SystemRandom().randrange(1 << 32)
-
-
 @pytest.mark.parametrize("cuts", [pytest.param(300), pytest.param(10_000, marks=pytest.mark.soak)])
 def test_no_power_cut_loses_the_secret_of_a_run_that_was_accepted(
     bench: Workbench, cuts: int, seed: int
@@ -144,8 +137,6 @@ def test_what_a_killed_process_left_is_synced_by_the_next(
     bench: Workbench, when: int, seed: int
 ) -> None:
     """A key or a directory that is found may never have been synced: it is, before it is used."""
-    assert bench.run(inject=f"fsync:signal=KILL:when={when}") != 0
-    first = len(bench.recording.moments)
-    assert bench.run() == 0
+    first = bench.run_after_kill(when)
     assert bench.said("ACK") >= RUNS
     assert bench.violations(100, seed, first=first) == []

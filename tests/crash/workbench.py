@@ -39,6 +39,13 @@ class Workbench:
         command = [*self._program, str(self.directory), str(self._answers), *options]
         return self.recording.run(command, self._scratch / "trace", inject=inject)
 
+    def run_after_kill(self, when: int, *options: str) -> int:
+        """Kill the program at a sync and run it again; give the moment when that began."""
+        assert self.run(inject=f"fsync:signal=KILL:when={when}") != 0
+        first = len(self.recording.moments)
+        assert self.run(*options) == 0
+        return first
+
     def said(self, word: str = "ACK") -> int:
         """How many lines that begin so the programs have said."""
         said = (moment.text for moment in self.recording.moments if moment.what is What.SAID)

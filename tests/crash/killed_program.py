@@ -1,0 +1,72 @@
+"""The frame of programs that execute runs until they are killed, and say which they accepted.
+
+ACK 0192...      the run with this id was accepted
+DONE             every run has ended (with --finish)
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import trio
+
+from eventlog import RealEnv, SqliteStore, open_log
+from runtime.blobs.file_depot import FileDepot
+from runtime.blobs.store import BlobStore
+from runtime.execution.limits import HostLimits
+from runtime.lists.directory import Directory
+from runtime.node import Node, open_node
+from runtime.operations.principal import LOCAL
+from runtime.operations.requests import CreateRun
+from runtime.plugins.plugin import declared
+from tests.crash.soundness import LOG_NAME
+from tests.crash.writing_child import end_with_standard_input
+
+
+async def create_for_ever(node: Node, entry_id: str) -> None:
+    """Create one run after the other."""
+    request = CreateRun(plugin_id="crash", entry_id=entry_id, args={})
+    while True:
+        run_id = (await node.runs.create(LOCAL, request))["run"]["run_id"]
+        os.write(1, f"ACK {run_id}\n".encode())
+        await node.host.end_of(run_id)
+
+
+async def serve(
+    directory: Path, plugin: type, entries: Sequence[str], limits: HostLimits, *, finish: bool
+) -> None:
+    """Take up what is open; then create more of each entry, or wait for the end of all."""
+    env = RealEnv()
+    with (
+        closing(SqliteStore.open(directory / LOG_NAME, env=env)) as store,
+        closing(Directory(directory / "runs.db")) as runs,
+    ):
+        async with (
+            open_log(env, store) as log,
+            open_node(
+                log,
+                {"crash": declared(plugin)},
+                runs,
+                limits=limits,
+                blobs=BlobStore(env, FileDepot(directory)),
+            ) as node,
+            trio.open_nursery() as nursery,
+        ):
+            if not finish:
+                for entry_id in entries:
+                    nursery.start_soon(create_for_ever, node, entry_id)
+                await trio.sleep_forever()
+            await node.host.settled()
+            os.write(1, b"DONE\n")
+
+
+def main(plugin: type, entries: Sequence[str], limits: HostLimits | None = None) -> None:
+    """Serve the directory that is named, with a run of each entry in flight."""
+    directory, finish = Path(sys.argv[1]), "--finish" in sys.argv
+    threading.Thread(target=end_with_standard_input, daemon=True).start()
+    trio.run(lambda: serve(directory, plugin, entries, limits or HostLimits(), finish=finish))
