@@ -24,6 +24,7 @@ from eventlog.errors import LogUnsupported as LogUnsupported
 from eventlog.errors import OutcomeUnknown as OutcomeUnknown
 from eventlog.errors import Overloaded as Overloaded
 from eventlog.errors import ReadOnlyLog as ReadOnlyLog
+from eventlog.errors import RecordTooLarge as RecordTooLarge
 from eventlog.errors import ScopeMoved as ScopeMoved
 from eventlog.errors import StoreBusy as StoreBusy
 from eventlog.errors import StoreFailed as StoreFailed

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from eventlog import cbor
-from eventlog.errors import CodecError, InvalidAppend
+from eventlog.errors import CodecError, InvalidAppend, RecordTooLarge
 from eventlog.record import (
     EVENT_ID_BYTES,
     START,
@@ -138,10 +138,7 @@ def _check_event(event: NewEvent) -> None:
         raise InvalidAppend(f"event {event.name!r} has a time or schema that is no integer")
     if not 0 <= event.event_time < MAX_INTEGER or not 0 < event.schema < MAX_INTEGER:
         raise InvalidAppend(f"event time {event.event_time}, schema version {event.schema}")
-    if len(event.body) + len(event.meta) > MAX_RECORD_BYTES:
-        raise InvalidAppend(
-            f"event {event.name!r} takes {len(event.body) + len(event.meta)} bytes;"
-            f" at most {MAX_RECORD_BYTES} fit into a record"
-        )
+    if (size := len(event.body) + len(event.meta)) > MAX_RECORD_BYTES:
+        raise RecordTooLarge(event.name, size, MAX_RECORD_BYTES)
     if type(event.meta) is not SoundMetadata:
         _check_meta(event.meta)

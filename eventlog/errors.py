@@ -10,6 +10,7 @@ EventLogError
 │   ├── DiskFull                 no space left; reads go on
 │   └── StoreBusy                another process holds the database lock
 ├── InvalidAppend            the caller's fault: such an append can never succeed
+│   └── RecordTooLarge           because one of its events has too many bytes
 ├── InvalidCursor            the caller's fault: not a place in this log
 ├── CodecError               bytes or values outside our CBOR profile
 │   └── UnknownEvent             no class is registered under this event name
@@ -88,6 +89,16 @@ class StoreBusy(Unavailable):
 
 class InvalidAppend(EventLogError):
     """An append that no state of the log could accept."""
+
+
+class RecordTooLarge(InvalidAppend):
+    """An event that has more bytes than fit into a record."""
+
+    def __init__(self, name: str, size: int, limit: int) -> None:
+        """Name the event and both sizes."""
+        super().__init__(f"{name} takes {size} bytes; at most {limit} fit into a record")
+        self.size = size
+        self.limit = limit
 
 
 class InvalidCursor(EventLogError):

@@ -13,6 +13,7 @@ from eventlog.errors import (
     InvalidCursor,
     LogClosed,
     OutcomeUnknown,
+    RecordTooLarge,
     Unavailable,
 )
 
@@ -204,6 +205,7 @@ class _Row(NamedTuple):
 # The first row that fits counts.
 _FROM_BELOW: Final = (
     _Row(TooLarge, "PAYLOAD_TOO_LARGE", ("size", "limit")),
+    _Row(RecordTooLarge, "PAYLOAD_TOO_LARGE", ("size", "limit")),
     _Row(Invalid, "VALIDATION_ERROR"),
     _Row(NotNow, "RUN_NOT_RUNNING", ("status",)),
     _Row(NoSuchQuestion, "QUESTION_NOT_FOUND", ("question_id",)),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from eventlog.errors import Unavailable
+from eventlog.errors import RecordTooLarge, Unavailable
 from runtime.errors import OperationError, translated
 from runtime.plugins.contract import PluginError
 
@@ -42,15 +42,15 @@ async def take_in(draft: Draft, data: Arriving, limit: int, scanner: Scanner) ->
 async def settle(execution: Execution) -> None:
     """Return when all that waits is in the log; not even a cancelled entry goes on before."""
     with trio.CancelScope(shield=True):
-        await execution.hand_over()
+        await execution.delivery.hand_over()
 
 
 @contextmanager
 def told_to_plugins() -> Iterator[None]:
-    """Raise what went wrong with a blob as entries know it."""
+    """Raise what was refused below as entries know it."""
     try:
         yield
-    except (OperationError, Unavailable) as error:
+    except (OperationError, Unavailable, RecordTooLarge) as error:
         told = translated(error)
         raise PluginError(
             told.code, told.message, details=told.details, retriable=told.kind.retriable

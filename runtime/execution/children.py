@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from actors.errors import Refusal
 from actors.run.commands import RequestCancel
 from actors.run.events import RunCreated
 from actors.run.status import CancelMode, Status
@@ -19,7 +18,7 @@ from runtime.plugins.entries import check_args
 from runtime.streams import stream_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from actors.run.commands import Deliver
     from actors.run.core import Run
@@ -55,12 +54,12 @@ class Children:
         self,
         parent: Run,
         started: ChildStarted,
-        command: Deliver,
+        take: Callable[[], Deliver],
         plugin_id: str,
         entry_id: str,
         accepted: Accepted,
     ) -> None:
-        """Create a child in the same append as a delivery of its parent."""
+        """Create a child in the same append as a delivery of its parent, which is taken last."""
         entry = self._host.entries.find(plugin_id, entry_id)
         created = RunCreated(
             run_id=started.child_run_id,
@@ -79,12 +78,10 @@ class Children:
             timeout=self._host.limits.timeout_of(entry.timeout),
         )
         also = [first_write(self._host.env, created)]
-        await self._host.secrets.seal(created.run_id, accepted)
-        try:
-            await self._host.ask(parent.created.run_id, command, also=also)
-        except Refusal:
-            await self._host.secrets.drop(created.run_id)
-            raise
+        begun = False
+        async with self._host.secrets.sealed(created.run_id, accepted, lambda: begun):
+            await self._host.ask(parent.created.run_id, take(), also=also)
+            begun = True
         self._host.dispatch(started.child_run_id, plugin_id)
 
     async def cancel(self, parent: Run) -> None:

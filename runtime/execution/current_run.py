@@ -26,7 +26,6 @@ from eventlog import cbor
 from eventlog.errors import CodecError
 from runtime.blobs.blob import BLOB_URL, blob_at, scope_of
 from runtime.blobs.intake import settle, take_in, told_to_plugins
-from runtime.errors import OperationError
 from runtime.execution.ending import error_of
 from runtime.plugins.contract import ONCE, FailedStep, PluginError, Retry, RunCancelled, StepError
 from runtime.secrets.redaction import Scanner, holds_a_secret
@@ -78,17 +77,17 @@ class CurrentRun:
     def progress(self, progress: float, message: str | None = None) -> None:
         """Report how far the work is, from 0.0 to 1.0."""
         self._execution.outbox.progress(progress, message, self._execution.now())
-        self._execution.something_waits()
+        self._execution.delivery.something_waits()
 
     def status(self, stage: str, message: str | None = None) -> None:
         """Name what the work is doing. This is a stage, not the run's status."""
         self._execution.outbox.stage(stage, message, self._execution.now())
-        self._execution.something_waits()
+        self._execution.delivery.something_waits()
 
     def log(self, text: str, level: str = "info") -> None:
         """Log a line."""
         self._execution.outbox.log(level, text, self._execution.now())
-        self._execution.something_waits()
+        self._execution.delivery.something_waits()
 
     # Exports
 
@@ -191,17 +190,17 @@ class CurrentRun:
         description: str | None,
         more: Mapping[str, Any],
     ) -> str:
-        await self._execution.room_for_exports()
+        await self._execution.delivery.room()
         number = self._execution.outbox.export(
             kind, content, self._execution.now(), description=description, **more
         )
-        self._execution.something_waits()
+        self._execution.delivery.something_waits()
         return export_item_id(self.id, number)
 
     def result(self, *items: str) -> None:
         """Mark these items, by id, as the run's result. The last call counts."""
         self._execution.outbox.result(tuple(map(self._number, items)), self._execution.now())
-        self._execution.something_waits()
+        self._execution.delivery.something_waits()
 
     def _number(self, item: str) -> int:
         named = item_number(item)
@@ -249,7 +248,8 @@ class CurrentRun:
         if until is None:
             now = self._execution.now()
             until = now + round(seconds * _NANOSECONDS)
-            await self._execution.hand_over(_storable(SleepBegun(step=name, until=until, at=now)))
+            begun = _storable(SleepBegun(step=name, until=until, at=now))
+            await self._execution.delivery.hand_over(begun)
         self._execution.reached(name)
         await self._execution.waiting.until(until)
 
@@ -262,7 +262,7 @@ class CurrentRun:
             question_id, now = self._execution.new_id(), self._execution.now()
             asked = QuestionAsked(step=name, question_id=question_id, question=question, at=now)
             self._execution.outbox.drop_stage()
-            await self._execution.hand_over(
+            await self._execution.delivery.hand_over(
                 _storable(asked), StageChanged(stage=INPUT_REQUIRED, message=None, at=now)
             )
         self._execution.reached(name)
@@ -283,10 +283,8 @@ class CurrentRun:
         if child is None:
             child = self._execution.new_id()
             started = ChildStarted(step=name, child_run_id=child, at=self._execution.now())
-            try:
-                await self._execution.start_child(started, plugin_id, entry_id, passed)
-            except OperationError as error:
-                raise PluginError(error.code, error.message, details=error.details) from error
+            with told_to_plugins():
+                await self._execution.delivery.start_child(started, plugin_id, entry_id, passed)
         self._execution.reached(name)
         return child
 
@@ -325,7 +323,7 @@ class CurrentRun:
         if self._execution.redactor.finds(value):
             raise StepError(holds_a_secret(f"the result of step {name!r}"))
         recorded = StepRecorded(step=name, value=cbor.decode(stored), at=self._execution.now())
-        await self._execution.hand_over(_storable(recorded))
+        await self._execution.delivery.hand_over(_storable(recorded))
         return cast("Result", cbor.decode(stored))  # the same now as after a crash
 
     async def _record_failure(self, name: str, failed: int, error: Exception, retry: Retry) -> None:
@@ -333,7 +331,7 @@ class CurrentRun:
         now, delay = self._execution.now(), retry.delay_after(failed)
         retry_at = None if delay is None else now + round(delay * _NANOSECONDS)
         told = error_of(error, self._execution.redactor)
-        await self._execution.hand_over(
+        await self._execution.delivery.hand_over(
             StepFailed(step=name, tries=failed, error=told, retry_at=retry_at, at=now)
         )
         if retry_at is None:

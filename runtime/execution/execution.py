@@ -18,14 +18,14 @@ from actors.run.commands import Deactivate, Deliver, Finish, RequestCancel
 from actors.run.core import canceled, timed_out
 from actors.run.status import CancelIntent, CancelMode, Outcome
 from actors.run.views import item_number
-from eventlog.errors import LogClosed
 from runtime.execution.current_run import CurrentRun
+from runtime.execution.delivery import Delivery
 from runtime.execution.ending import SUCCESS, Ending, ending_of_value, error_of, is_cancellation
 from runtime.execution.limits import LAST_WORDS
 from runtime.execution.outbox import RunOutbox
 from runtime.execution.run_logging import LoggedRun, work_for
 from runtime.execution.waiting import Waiting
-from runtime.plugins.contract import RunCancelled, RunContext
+from runtime.plugins.contract import RunContext
 from runtime.secrets.run_secrets import RunSecrets
 
 if TYPE_CHECKING:
@@ -34,12 +34,10 @@ if TYPE_CHECKING:
     from actors.folded import Folded
     from actors.run.commands import RunCommand
     from actors.run.core import Run
-    from actors.run.events import ChildStarted, Output
     from actors.run.history import History
     from runtime.execution.desk import Desk
     from runtime.plugins.plugin import Entry
 
-FLUSH_AFTER: Final = 0.05  # seconds an output waits for company
 _NANOSECONDS: Final = 1_000_000_000
 
 
@@ -63,19 +61,16 @@ class Execution:
             self._started_at,
             progress_items=desk.limits.progress_items,
         )
+        self.delivery = Delivery(self, desk, self.outbox)
         self.blobs = desk.blobs
         self.inline_limit = desk.limits.inline_limit
         self._work = trio.CancelScope()
-        self._handing_over = trio.StrictFIFOLock()
         self.forced = trio.Event()  # nobody waits for the entry any more
         self.changed = trio.Event()  # what is known of the run
         self.waiting = Waiting(self)
-        self._room = trio.Event()
-        self._item_came = trio.Event()
         self._helpers: set[trio.CancelScope] = set()  # of a flush, an escalation, a deadline
         self._broken: Exception | None = None
         self._is_over = False
-        self._flushing = False
         self._escalating = False
         self._fenced = False
         self._draining = False
@@ -87,7 +82,7 @@ class Execution:
         """Call the entry and end the run, unless another activation takes over meanwhile."""
         self._look_at(self.run)
         if self.run.deadline is not None:
-            self._start(partial(self._give_up_at, self.run.deadline))
+            self.start(partial(self._give_up_at, self.run.deadline))
         ending = await self._call()
         self._is_over = True
         for helper in list(self._helpers):
@@ -97,7 +92,7 @@ class Execution:
         with trio.CancelScope(shield=True):
             await self._end(ending)
 
-    def _start(self, helper: Callable[[], Awaitable[None]]) -> None:
+    def start(self, helper: Callable[[], Awaitable[None]]) -> None:
         """Start a task that ends with this execution; if it fails, the run does."""
         if not self._is_over:
             scope = trio.CancelScope()
@@ -141,7 +136,7 @@ class Execution:
         return ending
 
     async def _end(self, ending: Ending) -> None:
-        async with self._handing_over:
+        async with self.delivery.turn:
             if self._fenced or self._ended:
                 return
             now = self.now()
@@ -149,10 +144,10 @@ class Execution:
                 if self._draining:
                     outputs = self.outbox.take(now, last=True)
                     if outputs:
-                        await self._ask(Deliver(epoch=self.epoch, outputs=outputs, at=now))
-                    await self._ask(Deactivate(epoch=self.epoch, at=now))
+                        await self.ask(Deliver(epoch=self.epoch, outputs=outputs, at=now))
+                    await self.ask(Deactivate(epoch=self.epoch, at=now))
                     return
-                await self._ask(
+                await self.ask(
                     Finish(
                         epoch=self.epoch,
                         outcome=ending.outcome,
@@ -193,7 +188,7 @@ class Execution:
     def see(self, run: Run) -> None:
         """Learn what has become of the run: an answer, a cancel request, its end."""
         if run.epoch != self.epoch or run.status.is_terminal:
-            self._stop_silently()  # another is in charge, or nobody any more
+            self.stop_silently()  # another is in charge, or nobody any more
         self.run = run
         self.changed.set()
         self.changed = trio.Event()
@@ -213,7 +208,7 @@ class Execution:
             self.forced.set()
         if not self._escalating:
             self._escalating = True
-            self._start(self._escalate)
+            self.start(self._escalate)
 
     async def _escalate(self) -> None:
         """Give the entry time to obey, then interrupt it, then end the run without it."""
@@ -222,7 +217,7 @@ class Execution:
             if not self._is_asked(mode):
                 at = self.now()
                 deadline = self._desk.limits.next_step_at(mode, at)
-                await self._ask(RequestCancel(by="host", mode=mode, at=at, deadline=deadline))
+                await self.ask(RequestCancel(by="host", mode=mode, at=at, deadline=deadline))
         await self._desk.env.sleep(LAST_WORDS)
         with trio.CancelScope(shield=True):
             await self._end(self._interrupted())
@@ -243,7 +238,8 @@ class Execution:
     def _is_asked(self, mode: CancelMode) -> bool:
         return self.run.cancel_mode is not None and self.run.cancel_mode >= mode
 
-    def _stop_silently(self) -> None:
+    def stop_silently(self) -> None:
+        """Say nothing more: another is in charge, or nobody hears it."""
         self._fenced = True
         self._work.cancel()
 
@@ -291,15 +287,7 @@ class Execution:
         """Log a line that the entry has printed, or given to the standard logging module."""
         if not self.is_left_behind:
             self.outbox.log(level, text, self.now())
-            self.something_waits()
-
-    def something_waits(self) -> None:
-        """See to it that the outbox is flushed soon."""
-        if not self._flushing:
-            self._flushing = True
-            self._start(self._flush)
-        elif self.outbox.has_items:
-            self._item_came.set()
+            self.delivery.something_waits()
 
     async def has_export(self, item_id: str) -> bool:
         """Tell whether an item exists that this run may refer to."""
@@ -308,65 +296,6 @@ class Execution:
             return named[1] <= self.outbox.exports
         return await self._desk.has_export(self.run, item_id)
 
-    async def room_for_exports(self) -> None:
-        """Wait while too many exports are on their way."""
-        while self.outbox.is_full:
-            self.something_waits()
-            await self._room.wait()
-
-    async def hand_over(self, *outputs: Output) -> None:
-        """Put outputs into the log, with all that waits, and return when they are there."""
-        async with self._handing_over:
-            now = self.now()
-            delivered = (*self.outbox.take(now), *outputs)
-            self._room.set()
-            self._room = trio.Event()
-            if delivered:
-                command = Deliver(epoch=self.epoch, outputs=delivered, at=now)
-                await self._say(lambda: self._ask(command))
-
-    async def start_child(
-        self, started: ChildStarted, plugin_id: str, entry_id: str, args: dict[str, Any]
-    ) -> None:
-        """Put the start of a child into the log, together with the child."""
-        accepted = await self.secrets.accept_child(plugin_id, entry_id, args)
-        async with self._handing_over:
-            now = self.now()
-            outputs = (*self.outbox.take(now), started)
-            command = Deliver(epoch=self.epoch, outputs=outputs, at=now)
-            await self._say(
-                lambda: self._desk.children.start(
-                    self.run, started, command, plugin_id, entry_id, accepted
-                )
-            )
-
-    async def _flush(self) -> None:
-        """Hand over what waits until nothing does: items soon, reports when their window opens."""
-        while (due := self.outbox.due(self.now())) is not None:
-            wait = max(FLUSH_AFTER, (due - self.now()) / _NANOSECONDS)
-            self._item_came = trio.Event()
-            if self.outbox.has_items:
-                await self._desk.env.sleep(FLUSH_AFTER)
-            else:
-                with trio.move_on_after(wait) as waiting:
-                    await self._item_came.wait()
-                if not waiting.cancelled_caught:
-                    continue
-            await self.hand_over()
-        self._flushing = False
-
-    async def _say(self, ask: Callable[[], Awaitable[None]]) -> None:
-        """Say something as the execution in charge; when it is not heard any more, stop.
-
-        What was taken from the outbox is said to the end, even if the entry is cancelled meanwhile.
-        """
-        try:
-            with trio.CancelScope(shield=True):
-                await ask()
-        except (Fenced, LogClosed) as unheard:
-            self._stop_silently()
-            await trio.lowlevel.checkpoint()  # where the entry stops, unless it shields itself
-            raise RunCancelled(str(unheard)) from unheard
-
-    async def _ask(self, command: RunCommand) -> None:
+    async def ask(self, command: RunCommand) -> None:
+        """Ask the run."""
         await self._desk.ask(self.run.created.run_id, command)

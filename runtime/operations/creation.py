@@ -17,7 +17,7 @@ from actors.claim import CLAIM_EVENTS
 from actors.lineage import LINEAGE_EVENTS, AttemptTaken, lineage_stream
 from actors.run.events import RunCreated
 from eventlog.append import Append, StreamWrite
-from eventlog.errors import Conflict, LogClosed
+from eventlog.errors import Conflict
 from eventlog.record import Metadata
 from runtime.errors import OperationError
 from runtime.execution.first_write import first_write
@@ -78,23 +78,14 @@ class Creation:
     async def _with_seal(
         self, run_id: str, accepted: Accepted, begin: Callable[[], Awaitable[Folded[Run]]]
     ) -> Folded[Run]:
-        """Seal what a run needs, before it comes into being; if it does not, forget it.
-
-        Where that is not known, because the log has closed itself, start-up finds out.
-        """
+        """Seal what a run needs, and let it begin; the key may stand for one that exists."""
         if not accepted.sealed:
             return await begin()
-        await self._host.secrets.seal(run_id, accepted)
-        unknown = False
-        try:
+        runs, stream = self._host.runs, stream_of(run_id)
+        async with self._host.secrets.sealed(
+            run_id, accepted, lambda: runs.peek(stream) is not None
+        ):
             return await begin()
-        except LogClosed:
-            unknown = True
-            raise
-        finally:  # also if the caller gives up, or if the key stands for a run that exists
-            if not unknown and self._host.runs.peek(stream_of(run_id)) is None:
-                with trio.CancelScope(shield=True):
-                    await self._host.secrets.drop(run_id)
 
     async def _create_once(
         self, principal: Principal, request: CreateRun, created: RunCreated

@@ -52,6 +52,7 @@ class Runs(RunQueries):
         "ENTRY_NOT_FOUND",
         "IDEMPOTENCY_CONFLICT",
         "CONFLICT",
+        "PAYLOAD_TOO_LARGE",
     )
     async def create(self, principal: Principal, request: CreateRun) -> RunAnswer:
         """Accept a run, or find the one that the idempotency key stands for."""
@@ -73,6 +74,7 @@ class Runs(RunQueries):
         "SECRET_REQUIRED",
         "IDEMPOTENCY_CONFLICT",
         "CONFLICT",
+        "PAYLOAD_TOO_LARGE",
     )
     async def retry(self, principal: Principal, request: RetryRun) -> RunAnswer:
         """Run again what has ended: a new run, the next attempt of its root.
@@ -107,6 +109,7 @@ class Runs(RunQueries):
         "RUN_NOT_RUNNING",
         "QUESTION_NOT_FOUND",
         "ALREADY_ANSWERED",
+        "PAYLOAD_TOO_LARGE",
     )
     async def answer(self, principal: Principal, request: AnswerRun) -> RunAnswer:
         """Answer a question of a run."""

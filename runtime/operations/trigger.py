@@ -44,6 +44,7 @@ class Trigger:
         "ENTRY_NOT_FOUND",
         "IDEMPOTENCY_CONFLICT",
         "CONFLICT",
+        "PAYLOAD_TOO_LARGE",
     )
     async def trigger(self, principal: Principal, request: TriggerEntry) -> Envelope:
         """Start an entry, wait for its end, and give the envelope; one that goes on has an id."""

@@ -8,11 +8,13 @@ that a mistake shows at once, and again when its entry is about to be called.
 from __future__ import annotations
 
 import logging
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from eventlog.errors import LogClosed
 from runtime.errors import OperationError
 from runtime.execution.run_logging import about_run
 from runtime.secrets.redaction import Redactor, holds_a_secret
@@ -22,7 +24,7 @@ from runtime.secrets.source import ALL_TO_ALL, FOLDER, SecretNotFound, SecretSou
 from runtime.secrets.vault import Vault
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     from actors.run.events import RunCreated
@@ -97,8 +99,28 @@ class Secrets:
             _refuse_elsewhere(accepted, names)
         return accepted
 
-    async def seal(self, run_id: str, accepted: Accepted) -> None:
-        """Put away what was passed for a run that is about to come into being."""
+    @asynccontextmanager
+    async def sealed(
+        self, run_id: str, accepted: Accepted, exists: Callable[[], bool]
+    ) -> AsyncIterator[None]:
+        """Put away what was passed for a run that comes into being in the block.
+
+        If it does not, it is forgotten: also if the caller gives up. Where that is not known,
+        because the log has closed itself, start-up finds out.
+        """
+        await self._seal(run_id, accepted)
+        unknown = False
+        try:
+            yield
+        except LogClosed:
+            unknown = True
+            raise
+        finally:
+            if accepted.sealed and not unknown and not exists():
+                with trio.CancelScope(shield=True):
+                    await self.drop(run_id)
+
+    async def _seal(self, run_id: str, accepted: Accepted) -> None:
         if accepted.sealed:
             try:
                 await self._vault.seal(run_id, accepted.sealed)

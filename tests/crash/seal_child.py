@@ -111,7 +111,7 @@ def event_first() -> None:
         begin: Callable[[], Awaitable[Folded[Run]]],
     ) -> Folded[Run]:
         folded = await begin()
-        await self._host.secrets.seal(run_id, accepted)
+        await self._host.secrets._seal(run_id, accepted)
         return folded
 
     Creation._with_seal = with_seal  # type: ignore[method-assign]

@@ -20,6 +20,7 @@ from runtime.operations.principal import LOCAL, Principal
 from runtime.operations.requests import CancelRun, CreateRun, ExportRun
 from runtime.plugins.contract import RunCancelled, RunContext
 from runtime.plugins.plugin import declared, entry, plugin
+from runtime.secrets.secret import Secret
 from tests.runtime.service import Service, service
 
 Body = Callable[[RunContext], Awaitable[Any]]
@@ -35,6 +36,10 @@ class Scripted:
     async def go(self, ctx: RunContext) -> Any:
         """Do what the test says."""
         return await type(self).body(ctx)
+
+    @entry
+    async def take(self, ctx: RunContext, data: str = "", token: Secret | None = None) -> None:
+        """Take something, and do nothing."""
 
 
 PLUGINS = {"test": declared(Scripted)}

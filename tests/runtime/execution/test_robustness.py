@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from errno import ENOSPC
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,7 @@ from runtime.execution.first_write import first_write
 from runtime.operations.principal import LOCAL
 from runtime.operations.requests import AnswerRun, CancelRun, ListRuns
 from runtime.plugins.contract import FailedStep, PluginError, RunContext, StepError
+from runtime.secrets.vault import Vault
 from runtime.streams import stream_of
 from tests.runtime.execution.test_current_run import PLUGINS, Scripted, items, ran
 from tests.runtime.service import refused, service
@@ -46,6 +48,50 @@ async def test_several_tasks_may_wait_for_room(autojump_clock: MockClock) -> Non
     end = await ran(body)
     assert end.record["status"] == "succeeded"
     assert len(end.items) == 300
+
+
+@pytest.mark.parametrize("exports", [1, 40, 63, 64, 70, 130])
+async def test_a_task_that_waits_for_room_gets_it_from_a_child_that_is_started(
+    autojump_clock: MockClock, exports: int
+) -> None:
+    """Whoever takes what waits makes room."""
+
+    async def body(ctx: RunContext) -> None:
+        async def export() -> None:
+            for number in range(exports):
+                await ctx.run.export_text(f"{number}")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(export)
+            for _ in range(3):
+                await ctx.run.start("test", "take")
+
+    end = await ran(body)
+    assert end.record["status"] == "succeeded"
+    assert len(end.items) == exports
+
+
+@pytest.mark.parametrize("why", ["too large", "no disk for its secret"])
+async def test_a_child_that_cannot_be_started_takes_nothing_along(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    """The entry hears of it, goes on, and what it has put out is there."""
+
+    async def full(*_: object) -> None:
+        raise OSError(ENOSPC, "No space left on device")
+
+    async def body(ctx: RunContext) -> None:
+        await ctx.run.export_text("before")
+        monkeypatch.setattr(Vault, "seal", full)
+        args = {"data": "x" * 2_000_000} if why == "too large" else {"token": "a secret"}
+        with pytest.raises(PluginError) as told:
+            await ctx.run.start("test", "take", args)
+        await ctx.run.export_text(told.value.code)
+
+    end = await ran(body)
+    assert end.record["status"] == "succeeded"
+    said = {"too large": "PAYLOAD_TOO_LARGE", "no disk for its secret": "UNAVAILABLE"}[why]
+    assert [item["text"] for item in end.items] == ["before", said]
 
 
 async def test_what_is_too_large_is_refused_at_the_call_and_nothing_else_is_lost(

@@ -64,6 +64,17 @@ async def test_bad_arguments_make_no_run(autojump_clock: MockClock) -> None:
         assert (await s.list(LOCAL, ListRuns()))["runs"] == []
 
 
+async def test_arguments_that_fit_into_no_record_make_no_run(autojump_clock: MockClock) -> None:
+    """Few characters on the wire may be many bytes in the log; the answer says how many."""
+    async with service() as s:
+        error = await refused(
+            "PAYLOAD_TOO_LARGE", lambda: s.start("greet", args={"name": "x" * 1_048_576})
+        )
+        assert error.details is not None
+        assert error.details["size"] > error.details["limit"] == 1_048_576
+        assert (await s.list(LOCAL, ListRuns()))["runs"] == []
+
+
 async def test_unknown_plugins_and_entries_make_no_run(autojump_clock: MockClock) -> None:
     """The answer says which entries there are (R70)."""
     async with service() as s:

@@ -175,6 +175,7 @@ async def test_what_was_not_loaded_is_told_without_paths(autojump_clock: MockClo
         (NoSuchQuestion("q"), "QUESTION_NOT_FOUND"),
         (AnsweredOtherwise("q"), "ALREADY_ANSWERED"),
         (NoSuchActor("run/1"), "RUN_NOT_FOUND"),
+        (log_errors.RecordTooLarge("x", 2, 1), "PAYLOAD_TOO_LARGE"),
         (log_errors.InvalidCursor("x"), "INVALID_CURSOR"),
         (log_errors.CodecError("x"), "VALIDATION_ERROR"),
         (log_errors.Overloaded(7), "OVERLOADED"),

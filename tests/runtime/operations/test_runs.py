@@ -287,11 +287,13 @@ async def test_cancelling_shows_at_once_and_is_too_late_in_the_end(
 
 
 async def test_a_question_is_answered_from_outside(autojump_clock: MockClock) -> None:
-    """The record shows what is asked; a wrong id is refused."""
+    """The record shows what is asked; an answer that fits into no record is refused."""
     async with service() as s:
         run_id = (await s.start("question"))["run_id"]
         await trio.sleep(1)
         (question,) = (await s.read(run_id))["questions"]
+        huge = AnswerRun(run_id=run_id, question_id=question, answer="x" * 1_048_576)
+        await refused("PAYLOAD_TOO_LARGE", lambda: s.answer(LOCAL, huge))
         answer = AnswerRun(run_id=run_id, question_id=question, answer={"choice": 1})
         await s.answer(LOCAL, answer)
         assert (await s.finished(run_id))["status"] == "succeeded"
