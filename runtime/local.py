@@ -18,6 +18,7 @@ from runtime.blobs.references import References
 from runtime.blobs.store import BlobLimits, BlobStore
 from runtime.datadir import DataDir
 from runtime.execution.limits import HostLimits
+from runtime.execution.watchdog import Watchdog
 from runtime.lists.directory import Directory
 from runtime.node import open_node
 from runtime.plugins.reloader import Reloader
@@ -73,6 +74,7 @@ async def open_local_node(
             ) as node,
         ):
             node.host.entries.problems = loaded.problems
+            node.host.start(Watchdog(env).run)
             if reloader is not None:
                 node.host.start(partial(reloader.run, node.host))
             yield node

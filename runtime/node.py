@@ -23,7 +23,6 @@ from runtime.channels import Channels
 from runtime.errors import OperationError
 from runtime.execution.host import Host
 from runtime.execution.recovery import drop_old_seals, recover, take_up
-from runtime.execution.watchdog import Watchdog
 from runtime.lists.catalogue import Catalogue
 from runtime.lists.directory import Directory
 from runtime.operations.blobs import Blobs
@@ -92,8 +91,6 @@ async def open_node(  # noqa: PLR0913 - a node has many parts
         host = Host(log.env, log, plugins, limits=limits, blobs=blobs, secrets=secrets)
         await host.blobs.clean_up()
         await nursery.start(host.run)
-        if log.env.faults is None:  # in a simulation nothing blocks
-            nursery.start_soon(Watchdog(log.env).run)
         catalogue = Catalogue(log, directory)
         await nursery.start(catalogue.run)
         if only is None:

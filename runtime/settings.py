@@ -193,7 +193,8 @@ def _from_variables(variables: Mapping[str, str]) -> Iterable[tuple[str, Any, st
         if variable not in known:
             raise SettingsError(_unknown(variable, "in the environment", known))
         name = known[variable]
-        yield name, text.split(",") if _is_list(name) and text else text or [], variable
+        value = [part for part in text.split(",") if part] if _is_list(name) else text
+        yield name, value, variable
 
 
 def _unknown(name: str, where: str, known: Iterable[str]) -> str:

@@ -216,16 +216,16 @@ class Host:
             await self._activate_and_execute(run_id)
         except LogClosed:
             pass  # this host is going down, and the log has said why
-        except Exception as error:  # noqa: BLE001 - the edge of a run: it touches no other
+        except Exception:  # noqa: BLE001 - the edge of a run: it touches no other
             _log.exception("run %s broke", run_id)
-            await self._give_up(run_id, error)
+            await self._give_up(run_id)
         finally:
             self._running[plugin_id] -= 1
             self._start_ready()
             self._one_less.set()
             self._one_less = trio.Event()
 
-    async def _give_up(self, run_id: str, error: Exception) -> None:
+    async def _give_up(self, run_id: str) -> None:
         """End a run that we ourselves have broken; if that is impossible, leave it as it is."""
         known = self.runs.peek(stream_of(run_id))
         try:
@@ -235,7 +235,7 @@ class Host:
                 end = Finish(epoch=run.epoch, outcome=Outcome.FAILED, error=told, at=self.env.now())
                 await self.ask(run_id, end)
         except Exception:  # noqa: BLE001 - the next start takes it up
-            _log.warning("run %s is left as it is: %r", run_id, error)
+            _log.warning("run %s cannot be ended and is left as it is", run_id, exc_info=True)
 
     async def _activate_and_execute(self, run_id: str) -> None:
         self._starting.add(run_id)

@@ -11,8 +11,6 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Final
 
-import trio
-
 from runtime.execution.execution import Execution
 
 if TYPE_CHECKING:
@@ -47,8 +45,6 @@ class Watchdog:
         finally:
             self._stopped.set()
             self._beat.set()
-            with trio.CancelScope(shield=True):
-                await trio.lowlevel.checkpoint()
 
     def _listen(self, loop_thread: int) -> None:
         while not self._stopped.is_set():

@@ -31,7 +31,8 @@ _ENDED: Final = frozenset(status.value for status in Status if status.is_termina
 class RunBody(RunRecord):
     """The record of a run, with the cursor at which it is true.
 
-    Created with mode sync and ended in time, it comes with its result.
+    Created with mode sync and ended in time, it comes with its result: of a large one as many items
+    as fit into a page of exports.
     """
 
     cursor: str

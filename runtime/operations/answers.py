@@ -12,7 +12,10 @@ from actors.run.views import ErrorView, ExportItem, LogLineView, RunDelta, RunRe
 
 
 class RunAnswer(TypedDict):
-    """A run. Created with mode sync and ended in time, it comes with its result."""
+    """A run. Created with mode sync and ended in time, it comes with its result.
+
+    Of a large result as many items as fit into a page; the run's ``result_refs`` name them all.
+    """
 
     run: RunRecord
     cursor: str

@@ -18,7 +18,7 @@ from runtime.operations.cancelling import ask_to_end
 from runtime.operations.claims import CLAIM_WINDOW
 from runtime.operations.creation import Creation
 from runtime.operations.principal import Permission, Principal
-from runtime.operations.queries import RunQueries
+from runtime.operations.queries import PAGE_BYTES, RunQueries
 from runtime.operations.reader import RunReader
 from runtime.operations.requests import AnswerRun, CancelRun, CreateRun, RetryRun
 from runtime.operations.table import operation
@@ -62,7 +62,9 @@ class Runs(RunQueries):
         with trio.move_on_after(self._host.limits.sync_wait), suppress(LetGo):
             ended = await self._host.end_of(created.state.created.run_id)
             answer = self._answer(ended)
-            answer["result"] = await self._reader.items(ended, ended.state.result)
+            answer["result"] = await self._reader.items(
+                ended, frozenset(ended.state.result), most=PAGE_BYTES
+            )
             return answer
         return self._answer(await self._reader.now(principal, created.state.created.run_id))
 

@@ -64,6 +64,8 @@ class Trigger:
             return refusal(_overrun(run_id), run_id)
         if run["error"] is not None:
             return refusal(run["error"], run_id)
+        if len(answer["result"]) < len(run["result_refs"]):
+            return refusal(_too_large(), run_id)
         return {"ok": True, "data": _data(answer["result"]), "error": None, "run_id": run_id}
 
 
@@ -78,6 +80,11 @@ def _overrun(run_id: str | None) -> ErrorView:
     else:
         code, message = STILL_RUNNING, "the run goes on: follow it by its run_id"
     return {"code": code, "message": message, "details": None, "retriable": False}
+
+
+def _too_large() -> ErrorView:
+    message = "the result does not fit into one answer; read what the run has exported"
+    return {"code": "PAYLOAD_TOO_LARGE", "message": message, "details": None, "retriable": False}
 
 
 def _data(result: list[ExportItem]) -> Any:  # noqa: ANN401 - what the entry returned

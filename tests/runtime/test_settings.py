@@ -63,6 +63,7 @@ def test_variables_are_read_as_what_they_stand_for(tmp_path: Path) -> None:
         ("", {"PERDURE_DATADIR": "x"}, "did you mean PERDURE_DATA_DIR?"),
         ("runs = 'many'", {}, "runs (perdure.toml)"),
         ("runs = 0", {}, "runs (perdure.toml)"),
+        ("", {"PERDURE_RUNS": ""}, "runs (PERDURE_RUNS): Expected `int`, got `str`"),
         ("", {"PERDURE_RUNS": "x"}, "runs (PERDURE_RUNS)"),
         ("runs = ", {}, "perdure.toml cannot be read"),
         ("granted_secrets = ['github']", {}, "granted_secrets (perdure.toml)"),

@@ -40,6 +40,11 @@ class Outputs:
         """Mark two items."""
         ctx.run.result(await ctx.run.export_text("one"), await ctx.run.export_url("https://e.org"))
 
+    @entry
+    async def large(self, ctx: RunContext) -> None:
+        """Mark more than fits into an answer."""
+        ctx.run.result(*[await ctx.run.export_text("x" * 500_000, key=f"{n}") for n in range(4)])
+
 
 PLUGINS = {each.id: each for each in map(declared, (Example, Crash, Outputs))}
 
@@ -47,6 +52,15 @@ PLUGINS = {each.id: each for each in map(declared, (Example, Crash, Outputs))}
 def body(entry_id: str = "greet", plugin_id: str = "test", **args: Any) -> dict[str, Any]:
     """What is posted."""
     return {"plugin_id": plugin_id, "entry_id": entry_id, "args": args}
+
+
+async def test_a_result_that_is_too_large_is_not_given_in_part(autojump_clock: MockClock) -> None:
+    """The envelope says where it is; an answer to `sync` has what fits, and the names of all."""
+    async with client(plugins=PLUGINS) as asking:
+        envelope = (await asking.post(TRIGGER, body("large", "outputs"))).json()
+        assert (envelope["ok"], envelope["error"]["code"]) == (False, "PAYLOAD_TOO_LARGE")
+        sync = (await asking.post("/runs", {**body("large", "outputs"), "mode": "sync"})).json()
+        assert (len(sync["result"]), len(sync["result_refs"])) == (3, 4)
 
 
 async def test_a_trigger_creates_a_run_and_gives_its_envelope(autojump_clock: MockClock) -> None:

@@ -17,6 +17,7 @@ import pytest
 import trio
 
 from actors.run.events import CancelEscalated, CancelRequested, LogBatch, RunEnded
+from runtime.execution.watchdog import Watchdog
 from runtime.operations.principal import LOCAL
 from runtime.operations.requests import CancelRun
 from runtime.plugins.manifest import read_manifest
@@ -256,6 +257,7 @@ async def test_a_program_that_does_not_exist_fails_its_run(tmp_path: Any) -> Non
 async def test_an_entry_that_blocks_the_loop_is_named(caplog: pytest.LogCaptureFixture) -> None:
     """After a second, once, with its run."""
     async with hostile() as s:
+        s.node.host.start(Watchdog(s.node.host.env).run)
         with caplog.at_level(logging.WARNING):
             end = await run(s, "blocks")
         assert end["status"] == "succeeded"
