@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +99,19 @@ async def test_a_client_that_hangs_up_ends_nothing_but_its_request(
         with trio.fail_after(20):
             await here.node.host.end_of(run_id)
         assert (await here.record(run_id))["status"] == "succeeded"
+
+
+async def test_one_watchdog_watches_a_server(tmp_path: Path) -> None:
+    """Also while entries run apart, on nodes of their own."""
+    async with server_here(tmp_path, trigger="direct") as here, trio.open_nursery() as nursery:
+        body = {"plugin_id": "test", "entry_id": "nap", "args": {"seconds": 60}}
+        nursery.start_soon(partial(here.http.post, "/plugin/trigger", json=body))
+        while not here.serving.port.counters.requests:  # noqa: ASYNC110 - nobody tells
+            await trio.sleep(0.01)
+        await trio.sleep(0.1)
+        names = [thread.name for thread in threading.enumerate()]
+        assert names.count("perdure-watchdog") == 1
+        nursery.cancel_scope.cancel()
 
 
 # Figures
