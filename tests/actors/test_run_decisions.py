@@ -60,12 +60,22 @@ def test_letting_go_records_which_activation_did() -> None:
 
 
 def test_a_cancel_records_who_wanted_what_and_how() -> None:
-    """Intent, mode, reason, person and time are those of the request."""
+    """Intent, mode, reason, person, time and deadline are those of the request."""
     request = RequestCancel(
-        by="t/p", at=9, intent=CancelIntent.STOP, mode=CancelMode.INTERRUPT, reason="later"
+        by="t/p",
+        at=9,
+        intent=CancelIntent.STOP,
+        mode=CancelMode.INTERRUPT,
+        reason="later",
+        deadline=12,
     )
     requested = CancelRequested(
-        intent=CancelIntent.STOP, mode=CancelMode.INTERRUPT, reason="later", by="t/p", at=9
+        intent=CancelIntent.STOP,
+        mode=CancelMode.INTERRUPT,
+        reason="later",
+        by="t/p",
+        at=9,
+        deadline=12,
     )
     given(RUN, *RUNNING).when(request).then(requested)
     end = RunEnded(

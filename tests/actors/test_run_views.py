@@ -205,6 +205,8 @@ def test_an_export_item_shows_its_own_content() -> None:
     [
         ("r1.1", ("r1", 1)),
         ("a.b.23", ("a.b", 23)),
+        (f"r1.{'9' * 18}", ("r1", 10**18 - 1)),
+        (f"r1.{'9' * 19}", None),  # no run comes near
         (export_item_id(RUN_ID, 10), (RUN_ID, 10)),
         ("1", None),
         (".1", None),
