@@ -90,7 +90,8 @@ class RunBase:
         self._talk.say("result", items=list(items))
 
 
-def _content(kind: str, content: Any) -> Any:  # noqa: ANN401 - as its kind says
+def sayable(kind: str, content: Any) -> Any:  # noqa: ANN401 - as its kind says
+    """Give the content of an item as it is said."""
     if kind == "binary" and isinstance(content, bytes):
         return b64encode(content).decode("ascii")
     return content
@@ -135,19 +136,19 @@ class SyncRun(RunBase):
 
     def export_text(self, text: str, description: str | None = None, **more: Any) -> str:
         """Export a text; give the item's id."""
-        return str(self._export("text", text, description, more))
+        return self.export("text", text, description, **more)
 
     def export_url(self, url: str, description: str | None = None, **more: Any) -> str:
         """Export an address; give the item's id."""
-        return str(self._export("url", url, description, more))
+        return self.export("url", url, description, **more)
 
     def export_binary_url(self, url: str, description: str | None = None, **more: Any) -> str:
         """Export the address of bytes; give the item's id."""
-        return str(self._export("binary_url", url, description, more))
+        return self.export("binary_url", url, description, **more)
 
     def export_binary(self, data: bytes | str, description: str | None = None, **more: Any) -> str:
         """Export a few bytes, or their base64; give the item's id."""
-        return str(self._export("binary", data, description, more))
+        return self.export("binary", data, description, **more)
 
     def export_bytes(
         self,
@@ -177,11 +178,11 @@ class SyncRun(RunBase):
 
     def export_json(self, value: Any, description: str | None = None, **more: Any) -> str:  # noqa: ANN401
         """Export a JSON value; give the item's id."""
-        return str(self._export("json", value, description, more))
+        return self.export("json", value, description, **more)
 
     def export_id(self, ref: str, description: str | None = None, **more: Any) -> str:
         """Export a reference to an item that exists."""
-        return str(self._export("id", ref, description, more))
+        return self.export("id", ref, description, **more)
 
     def export(
         self,
@@ -191,18 +192,8 @@ class SyncRun(RunBase):
         **more: Any,
     ) -> str:
         """Export an item of any type, by name; a binary as base64, an ``id`` as a reference."""
-        return str(self._export(type, content, description, more))
-
-    def _export(
-        self,
-        kind: str,
-        content: Any,  # noqa: ANN401 - as its kind says
-        description: str | None,
-        more: Mapping[str, Any],
-    ) -> Any:  # noqa: ANN401 - an item's id
-        return self._ask(
-            "export", type=kind, content=_content(kind, content), description=description, **more
-        )
+        said = sayable(type, content)
+        return str(self._ask("export", type=type, content=said, description=description, **more))
 
     def step(self, name: str, fn: Callable[..., Result], *args: Any, retry: Retry = ONCE) -> Result:
         """Do something once: its result is recorded and returned again after a crash."""

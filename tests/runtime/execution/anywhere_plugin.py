@@ -202,6 +202,23 @@ class Anywhere:
         """Execute a body on asyncio in a process."""
         return await getattr(Bodies(), what)(ctx.run, AWAITED, **(args or {}))
 
+    @entry(where="process")
+    async def waits_for_much(self, ctx: RunContext) -> list[Any]:
+        """Have many calls open at once."""
+        asked = [asyncio.create_task(ctx.run.ask(number)) for number in range(40)]
+        await asyncio.gather(*(ctx.run.sleep(0.01) for _ in range(20)))
+        return await asyncio.gather(*asked)
+
+    @entry(where="process")
+    async def gives_up(self, ctx: RunContext) -> str:
+        """Ask, and do not wait for the answer."""
+        try:
+            async with asyncio.timeout(0.05):
+                await ctx.run.ask("is anybody there?")
+        except TimeoutError:
+            return "gave up"
+        return "answered"
+
     @entry
     def spins(self, ctx: SyncRunContext) -> None:
         """Never yield."""
