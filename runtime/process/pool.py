@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from runtime.execution.execution import Execution
     from runtime.plugins.contract import RunContext
     from runtime.plugins.plugin import Entry, Program
-    from runtime.process.output import Line
+    from runtime.process.lines import Line
 
 WARM: Final = 2  # workers of a kind that are kept for the next run
 IDLE: Final = 60.0  # seconds for which they are kept
