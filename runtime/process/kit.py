@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-import traceback
 from base64 import b64encode
 from importlib import import_module
 from io import TextIOWrapper
@@ -29,16 +28,17 @@ from runtime.plugins.contract import (
     SyncRunContext,
 )
 from runtime.plugins.plugin import declared
+from runtime.plugins.raised import is_cancellation, told, unwrapped
 from runtime.process.channel import Channel, Talk
 from runtime.process.kit_logging import RunHandler
-from runtime.process.messages import MAX_LINE
+from runtime.process.messages import CODE, MAX_LINE, READ_FD, WRITE_FD
 from runtime.process.pieces import pieces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from runtime.blobs.piece import Piece
     from runtime.plugins.plugin import Entry
-    from runtime.process.pieces import Piece
 
 Result = TypeVar("Result")
 MAX_MESSAGE: Final = 100_000  # characters of an error's message
@@ -252,13 +252,12 @@ def sound(outcome: dict[str, Any]) -> dict[str, Any]:
 
 def error_of(error: BaseException) -> dict[str, Any]:
     """Give an exception as it is said: whole, since only the server knows what is secret in it."""
+    error = unwrapped(error)
     if isinstance(error, PluginError):
-        told = {"code": str(error.code), "message": _whole(str(error.message))}
-        return {**told, "retriable": bool(error.retriable), "details": _details(error.details)}
-    last = traceback.extract_tb(error.__traceback__)[-1:]
-    where = {"file": last[0].filename.rpartition("/")[2], "line": last[0].lineno} if last else None
-    message = _whole(f"{type(error).__name__}: {error}")
-    return {"code": "PLUGIN_ERROR", "message": message, "details": where}
+        said = {"code": str(error.code), "message": _whole(str(error.message))}
+        return {**said, "retriable": bool(error.retriable), "details": _details(error.details)}
+    message, where = told(error)
+    return {"code": "PLUGIN_ERROR", "message": _whole(message), "details": where}
 
 
 def _whole(message: str) -> str:
@@ -277,12 +276,6 @@ def _details(details: Any) -> dict[str, Any] | None:  # noqa: ANN401 - whatever 
     return details if size <= MAX_DETAILS else {"dropped": f"more than {MAX_DETAILS} bytes"}
 
 
-def _is_cancellation(error: BaseException) -> bool:
-    if isinstance(error, BaseExceptionGroup):
-        return any(map(_is_cancellation, error.exceptions))
-    return isinstance(error, RunCancelled)
-
-
 def execute(entries: Mapping[str, Entry], talk: Talk) -> None:
     """Execute one entry and say what came of it."""
     try:
@@ -292,7 +285,7 @@ def execute(entries: Mapping[str, Entry], talk: Talk) -> None:
         talk.end("return", value=value)
     except BaseException as error:  # noqa: BLE001 - whatever happens is said
         _flush()
-        talk.end("raise", error=error_of(error), cancelled=_is_cancellation(error))
+        talk.end("raise", error=error_of(error), cancelled=is_cancellation(error))
 
 
 def _flush() -> None:
@@ -312,14 +305,14 @@ def _call(entry: Entry, talk: Talk, args: Mapping[str, Any]) -> Any:  # noqa: AN
 
 def main() -> None:
     """Serve one run after the other, until the server is gone."""
-    channel = Channel(int(os.environ["PERDURE_READ_FD"]), int(os.environ["PERDURE_WRITE_FD"]))
+    channel = Channel(int(os.environ[READ_FD]), int(os.environ[WRITE_FD]))
     handler = RunHandler()
     handler.install()
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)  # it is read as it is printed
     module, _, name = sys.argv[1].partition(":")
     sys.path.insert(0, os.getcwd())  # noqa: PTH109 - the plugin's own folder
-    if code := os.environ.get("PERDURE_CODE"):
+    if code := os.environ.get(CODE):
         sys.path.insert(0, code)  # the plugin as it was loaded, whatever is on disk by now
     cls: Any = import_module(module)
     for part in name.split("."):

@@ -18,8 +18,8 @@ from runtime.process.pieces import awaited_pieces
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping
 
+    from runtime.blobs.piece import Piece
     from runtime.process.channel import Talk
-    from runtime.process.pieces import Piece
 
 Result = TypeVar("Result")
 

@@ -160,6 +160,10 @@ class Bodies:
         await at.wait(run.export_text(f"attempt {run.attempt}"))
         raise PluginError("AGAIN", "try again", retriable=True)
 
+    async def fails_in_a_group(self, run: Any, at: Place) -> None:
+        """Fail as a task group does."""
+        raise ExceptionGroup("tasks", [ExceptionGroup("more", [PluginError("MINE", "no")])])
+
     async def missteps(self, run: Any, at: Place) -> list[Any]:
         """Tell what is raised by a step that fails, and by one that is used twice."""
 

@@ -163,6 +163,15 @@ async def test_a_cancel_request_is_seen_in_time_and_obeyed(place: str, how: str)
 
 
 @ANYWHERE
+async def test_an_error_alone_in_a_group_is_the_runs(place: str) -> None:
+    """Task groups wrap what is raised in them; its code is there to be relied on."""
+    async with anywhere() as s:
+        error = (await run(s, place, "fails_in_a_group"))["error"]
+        assert error is not None
+        assert (error["code"], error["message"]) == ("MINE", "no")
+
+
+@ANYWHERE
 async def test_a_step_raises_the_same_everywhere(place: str) -> None:
     """What has failed for good with all that it said, and what cannot be recorded."""
     async with anywhere() as s:
