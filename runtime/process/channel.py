@@ -37,7 +37,8 @@ class Channel:
         self.writing = threading.Lock()
         self.numbers = count(1)  # of requests; never the same for two runs
         self.talks: SimpleQueue[Talk] = SimpleQueue()
-        threading.Thread(target=self._listen, daemon=True).start()
+        listener = threading.Thread(target=self._listen, daemon=True)  # noqa: TID251 - no Env here
+        listener.start()
 
     def write(self, line: bytes) -> None:
         """Write a line; whoever does so holds ``writing``."""

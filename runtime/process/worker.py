@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from eventlog.env import Env, Process
     from runtime.plugins.plugin import Program
     from runtime.process.lines import Line
+    from runtime.process.sandbox import Features
 
 CHUNK: Final = 64 << 10
 LONGEST: Final = 64 << 10  # bytes of a line that is printed; the rest of it is dropped
@@ -170,7 +171,9 @@ class Worker:
 _SHELL_SIGNAL: Final = 128  # a shell reports a signal as its number and this
 
 
-async def start_worker(env: Env, command: Sequence[str], program: Program) -> Worker:
+async def start_worker(
+    env: Env, command: Sequence[str], program: Program, features: Features
+) -> Worker:
     """Start a process under a guard, with pipes to and from it."""
     with ExitStack() as ours, ExitStack() as theirs:
         read_there, write_here = _pipe(theirs, ours)
@@ -178,7 +181,7 @@ async def start_worker(env: Env, command: Sequence[str], program: Program) -> Wo
         guard_there, guard_here = _pipe(theirs, ours)
         inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
         process = await env.open_process(
-            guarded(tuple(command), network=program.network),
+            guarded(tuple(command), features, network=program.network),
             stdin=-3,  # subprocess.DEVNULL
             stdout=-1,  # subprocess.PIPE
             stderr=-1,
