@@ -29,10 +29,10 @@ from runtime.plugins.contract import (
 )
 from runtime.plugins.plugin import declared
 from runtime.plugins.raised import is_cancellation, told, unwrapped
-from runtime.process.channel import Channel, Talk
 from runtime.process.kit_logging import RunHandler
 from runtime.process.messages import CODE, MAX_LINE, READ_FD, WRITE_FD
 from runtime.process.pieces import pieces
+from runtime.process.pipes import Pipes, Talk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -305,7 +305,7 @@ def _call(entry: Entry, talk: Talk, args: Mapping[str, Any]) -> Any:  # noqa: AN
 
 def main() -> None:
     """Serve one run after the other, until the server is gone."""
-    channel = Channel(int(os.environ[READ_FD]), int(os.environ[WRITE_FD]))
+    pipes = Pipes(int(os.environ[READ_FD]), int(os.environ[WRITE_FD]))
     handler = RunHandler()
     handler.install()
     if isinstance(sys.stdout, TextIOWrapper):
@@ -319,5 +319,5 @@ def main() -> None:
         cls = getattr(cls, part)
     entries = declared(cls).entries
     while True:
-        handler.talk = channel.talks.get()
+        handler.talk = pipes.talks.get()
         execute(entries, handler.talk)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping
 
     from runtime.blobs.piece import Piece
-    from runtime.process.channel import Talk
+    from runtime.process.pipes import Talk
 
 Result = TypeVar("Result")
 
