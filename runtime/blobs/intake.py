@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable
-from contextlib import AsyncExitStack, aclosing, contextmanager
+from collections.abc import AsyncIterable, Iterable
+from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import trio
 
 from eventlog.errors import RecordTooLarge, Unavailable
+from runtime.blobs.piece import Piece, bytes_of, reading
 from runtime.errors import OperationError, translated
 from runtime.plugins.contract import PluginError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncGenerator, Iterator
 
     from runtime.blobs.blob import Blob
     from runtime.blobs.store import Draft
     from runtime.execution.execution import Execution
     from runtime.secrets.redaction import Scanner
 
-Piece = bytes | bytearray | memoryview
 Arriving = Piece | Iterable[Piece] | AsyncIterable[Piece]
 
 
@@ -57,26 +57,16 @@ def told_to_plugins() -> Iterator[None]:
         ) from error
 
 
-async def _pieces(data: Any) -> AsyncGenerator[memoryview, None]:  # noqa: ANN401 - as below
+async def _pieces(data: Any) -> AsyncGenerator[memoryview, None]:  # noqa: ANN401 - whatever an entry gives us
     if isinstance(data, Piece):
-        yield _bytes_of(data)
+        yield bytes_of(data)
     elif isinstance(data, AsyncIterable):
-        async with AsyncExitStack() as stack:
-            if isinstance(
-                data, AsyncGenerator
-            ):  # it is ours to end, when it is not read to its end
-                await stack.enter_async_context(aclosing(data))
+        async with reading(data):
             async for piece in data:
-                yield _bytes_of(piece)
+                yield bytes_of(piece)
     elif isinstance(data, Iterable) and not isinstance(data, str):
         for piece in data:
-            yield _bytes_of(piece)
+            yield bytes_of(piece)
             await trio.lowlevel.checkpoint()
     else:
-        _bytes_of(data)
-
-
-def _bytes_of(piece: Any) -> memoryview:  # noqa: ANN401 - whatever an entry gives us
-    if not isinstance(piece, Piece):
-        raise PluginError("VALIDATION_ERROR", f"bytes are wanted here, not {type(piece).__name__}")
-    return memoryview(piece).cast("B")
+        bytes_of(data)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,7 +12,8 @@ from actors.run.status import Outcome
 from eventlog import cbor
 from eventlog.errors import CodecError
 from runtime.errors import OperationError, translated
-from runtime.plugins.contract import PluginError, RunCancelled
+from runtime.plugins.contract import PluginError
+from runtime.plugins.raised import told, unwrapped
 from runtime.secrets.redaction import Redactor
 
 MAX_CODE: Final = 200
@@ -54,17 +54,9 @@ def ending_of_value(
     return SUCCESS
 
 
-def is_cancellation(error: BaseException) -> bool:
-    """Tell whether an entry obeys a cancel request, also from inside a group."""
-    if isinstance(error, BaseExceptionGroup):
-        return any(map(is_cancellation, error.exceptions))
-    return isinstance(error, RunCancelled)
-
-
 def error_of(error: BaseException, redactor: Redactor = _NO_SECRETS) -> RunError:
     """Turn an exception of an entry into the error of its run, without the run's secrets."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
+    error = unwrapped(error)
     if isinstance(error, PluginError):
         said = (error.code, error.message, error.details)
         return _sound(*said, redactor=redactor, retriable=error.retriable)
@@ -72,9 +64,7 @@ def error_of(error: BaseException, redactor: Redactor = _NO_SECRETS) -> RunError
         refused = translated(error)
         details = error.details if isinstance(error, OperationError) else None
         return _sound(refused.code, refused.message, details, redactor=redactor)
-    last = traceback.extract_tb(error.__traceback__)[-1:]
-    where = {"file": last[0].filename.rpartition("/")[2], "line": last[0].lineno} if last else None
-    message = f"{type(error).__name__}: {error}"
+    message, where = told(error)
     return _sound("PLUGIN_ERROR", message, where, redactor=redactor)
 
 

@@ -20,12 +20,13 @@ from actors.run.status import CancelIntent, CancelMode, Outcome
 from actors.run.views import item_number
 from runtime.execution.current_run import CurrentRun
 from runtime.execution.delivery import Delivery
-from runtime.execution.ending import SUCCESS, Ending, ending_of_value, error_of, is_cancellation
+from runtime.execution.ending import SUCCESS, Ending, ending_of_value, error_of
 from runtime.execution.limits import LAST_WORDS
 from runtime.execution.outbox import RunOutbox
 from runtime.execution.run_logging import LoggedRun, work_for
 from runtime.execution.waiting import Waiting
 from runtime.plugins.contract import RunContext
+from runtime.plugins.raised import is_cancellation
 from runtime.secrets.run_secrets import RunSecrets
 
 if TYPE_CHECKING:

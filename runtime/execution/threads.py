@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 import trio.from_thread
 
-from runtime.blobs.intake import Piece
+from runtime.blobs.piece import Piece
 from runtime.plugins.contract import ONCE, Retry, RunCancelled, RunContext
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ class Watchdog:
 
     async def run(self) -> None:
         """Beat until cancelled, with a thread that listens."""
-        listener = threading.Thread(
+        listener = threading.Thread(  # noqa: TID251 - it goes on when the loop does not
             target=self._listen, args=(threading.get_ident(),), name="perdure-watchdog", daemon=True
         )
         listener.start()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-import traceback
 from base64 import b64encode
 from importlib import import_module
 from io import TextIOWrapper
@@ -29,16 +28,17 @@ from runtime.plugins.contract import (
     SyncRunContext,
 )
 from runtime.plugins.plugin import declared
-from runtime.process.channel import Channel, Talk
+from runtime.plugins.raised import is_cancellation, told, unwrapped
 from runtime.process.kit_logging import RunHandler
-from runtime.process.messages import MAX_LINE
+from runtime.process.messages import CODE, MAX_LINE, READ_FD, WRITE_FD
 from runtime.process.pieces import pieces
+from runtime.process.pipes import Pipes, Talk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from runtime.blobs.piece import Piece
     from runtime.plugins.plugin import Entry
-    from runtime.process.pieces import Piece
 
 Result = TypeVar("Result")
 MAX_MESSAGE: Final = 100_000  # characters of an error's message
@@ -90,7 +90,8 @@ class RunBase:
         self._talk.say("result", items=list(items))
 
 
-def _content(kind: str, content: Any) -> Any:  # noqa: ANN401 - as its kind says
+def sayable(kind: str, content: Any) -> Any:  # noqa: ANN401 - as its kind says
+    """Give the content of an item as it is said."""
     if kind == "binary" and isinstance(content, bytes):
         return b64encode(content).decode("ascii")
     return content
@@ -135,19 +136,19 @@ class SyncRun(RunBase):
 
     def export_text(self, text: str, description: str | None = None, **more: Any) -> str:
         """Export a text; give the item's id."""
-        return str(self._export("text", text, description, more))
+        return self.export("text", text, description, **more)
 
     def export_url(self, url: str, description: str | None = None, **more: Any) -> str:
         """Export an address; give the item's id."""
-        return str(self._export("url", url, description, more))
+        return self.export("url", url, description, **more)
 
     def export_binary_url(self, url: str, description: str | None = None, **more: Any) -> str:
         """Export the address of bytes; give the item's id."""
-        return str(self._export("binary_url", url, description, more))
+        return self.export("binary_url", url, description, **more)
 
     def export_binary(self, data: bytes | str, description: str | None = None, **more: Any) -> str:
         """Export a few bytes, or their base64; give the item's id."""
-        return str(self._export("binary", data, description, more))
+        return self.export("binary", data, description, **more)
 
     def export_bytes(
         self,
@@ -177,11 +178,11 @@ class SyncRun(RunBase):
 
     def export_json(self, value: Any, description: str | None = None, **more: Any) -> str:  # noqa: ANN401
         """Export a JSON value; give the item's id."""
-        return str(self._export("json", value, description, more))
+        return self.export("json", value, description, **more)
 
     def export_id(self, ref: str, description: str | None = None, **more: Any) -> str:
         """Export a reference to an item that exists."""
-        return str(self._export("id", ref, description, more))
+        return self.export("id", ref, description, **more)
 
     def export(
         self,
@@ -191,18 +192,8 @@ class SyncRun(RunBase):
         **more: Any,
     ) -> str:
         """Export an item of any type, by name; a binary as base64, an ``id`` as a reference."""
-        return str(self._export(type, content, description, more))
-
-    def _export(
-        self,
-        kind: str,
-        content: Any,  # noqa: ANN401 - as its kind says
-        description: str | None,
-        more: Mapping[str, Any],
-    ) -> Any:  # noqa: ANN401 - an item's id
-        return self._ask(
-            "export", type=kind, content=_content(kind, content), description=description, **more
-        )
+        said = sayable(type, content)
+        return str(self._ask("export", type=type, content=said, description=description, **more))
 
     def step(self, name: str, fn: Callable[..., Result], *args: Any, retry: Retry = ONCE) -> Result:
         """Do something once: its result is recorded and returned again after a crash."""
@@ -261,13 +252,12 @@ def sound(outcome: dict[str, Any]) -> dict[str, Any]:
 
 def error_of(error: BaseException) -> dict[str, Any]:
     """Give an exception as it is said: whole, since only the server knows what is secret in it."""
+    error = unwrapped(error)
     if isinstance(error, PluginError):
-        told = {"code": str(error.code), "message": _whole(str(error.message))}
-        return {**told, "retriable": bool(error.retriable), "details": _details(error.details)}
-    last = traceback.extract_tb(error.__traceback__)[-1:]
-    where = {"file": last[0].filename.rpartition("/")[2], "line": last[0].lineno} if last else None
-    message = _whole(f"{type(error).__name__}: {error}")
-    return {"code": "PLUGIN_ERROR", "message": message, "details": where}
+        said = {"code": str(error.code), "message": _whole(str(error.message))}
+        return {**said, "retriable": bool(error.retriable), "details": _details(error.details)}
+    message, where = told(error)
+    return {"code": "PLUGIN_ERROR", "message": _whole(message), "details": where}
 
 
 def _whole(message: str) -> str:
@@ -286,12 +276,6 @@ def _details(details: Any) -> dict[str, Any] | None:  # noqa: ANN401 - whatever 
     return details if size <= MAX_DETAILS else {"dropped": f"more than {MAX_DETAILS} bytes"}
 
 
-def _is_cancellation(error: BaseException) -> bool:
-    if isinstance(error, BaseExceptionGroup):
-        return any(map(_is_cancellation, error.exceptions))
-    return isinstance(error, RunCancelled)
-
-
 def execute(entries: Mapping[str, Entry], talk: Talk) -> None:
     """Execute one entry and say what came of it."""
     try:
@@ -301,7 +285,7 @@ def execute(entries: Mapping[str, Entry], talk: Talk) -> None:
         talk.end("return", value=value)
     except BaseException as error:  # noqa: BLE001 - whatever happens is said
         _flush()
-        talk.end("raise", error=error_of(error), cancelled=_is_cancellation(error))
+        talk.end("raise", error=error_of(error), cancelled=is_cancellation(error))
 
 
 def _flush() -> None:
@@ -321,19 +305,19 @@ def _call(entry: Entry, talk: Talk, args: Mapping[str, Any]) -> Any:  # noqa: AN
 
 def main() -> None:
     """Serve one run after the other, until the server is gone."""
-    channel = Channel(int(os.environ["PERDURE_READ_FD"]), int(os.environ["PERDURE_WRITE_FD"]))
+    pipes = Pipes(int(os.environ[READ_FD]), int(os.environ[WRITE_FD]))
     handler = RunHandler()
     handler.install()
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)  # it is read as it is printed
     module, _, name = sys.argv[1].partition(":")
     sys.path.insert(0, os.getcwd())  # noqa: PTH109 - the plugin's own folder
-    if code := os.environ.get("PERDURE_CODE"):
+    if code := os.environ.get(CODE):
         sys.path.insert(0, code)  # the plugin as it was loaded, whatever is on disk by now
     cls: Any = import_module(module)
     for part in name.split("."):
         cls = getattr(cls, part)
     entries = declared(cls).entries
     while True:
-        handler.talk = channel.talks.get()
+        handler.talk = pipes.talks.get()
         execute(entries, handler.talk)

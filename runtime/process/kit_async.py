@@ -1,21 +1,25 @@
-"""The process side of an async entry: the calls of a plain one, awaited, on asyncio."""
+"""The process side of an async entry: the calls of a plain one, awaited, on asyncio.
+
+Whatever is awaited waits in the loop: any number of calls at once, and one that is given up leaves
+nothing behind that the entry would have to wait for.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing, suppress
-from functools import partial, wraps
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from runtime.plugins.contract import ONCE, Retry, RunContext
-from runtime.process.kit import RunBase, SyncRun, error_of, failure, rule, sound, value_of
+from runtime.process.kit import RunBase, error_of, failure, rule, sayable, sound, value_of
 from runtime.process.pieces import awaited_pieces
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping
 
-    from runtime.process.channel import Talk
-    from runtime.process.pieces import Piece
+    from runtime.blobs.piece import Piece
+    from runtime.process.pipes import Talk
 
 Result = TypeVar("Result")
 
@@ -27,17 +31,6 @@ class AsyncRun(RunBase):
         """Belong to one run and to the loop that executes it."""
         super().__init__(talk)
         self._loop = asyncio.get_running_loop()
-        self._blocking = SyncRun(talk)
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - one of the blocking calls, awaited
-        """Give a call that waits in a thread, for everything that is awaited."""
-        call = getattr(self._blocking, name)
-
-        @wraps(call)
-        async def awaited(*args: Any, **more: Any) -> Any:  # noqa: ANN401 - what the call gives
-            return await asyncio.to_thread(call, *args, **more)
-
-        return awaited
 
     def _request(self, say: str, **parts: Any) -> asyncio.Queue[dict[str, Any]]:
         """Say something whose answers are awaited in the loop."""
@@ -49,6 +42,48 @@ class AsyncRun(RunBase):
         """Bring an answer from the listening thread to the loop."""
         with suppress(RuntimeError):  # the loop has ended, and nobody waits
             self._loop.call_soon_threadsafe(heard, answer)
+
+    async def _ask(self, say: str, **parts: Any) -> Any:  # noqa: ANN401 - what was asked for
+        return value_of(await self._request(say, **parts).get())
+
+    async def export_text(self, text: str, description: str | None = None, **more: Any) -> str:
+        """Export a text; give the item's id."""
+        return await self.export("text", text, description, **more)
+
+    async def export_url(self, url: str, description: str | None = None, **more: Any) -> str:
+        """Export an address; give the item's id."""
+        return await self.export("url", url, description, **more)
+
+    async def export_binary_url(self, url: str, description: str | None = None, **more: Any) -> str:
+        """Export the address of bytes; give the item's id."""
+        return await self.export("binary_url", url, description, **more)
+
+    async def export_binary(
+        self, data: bytes | str, description: str | None = None, **more: Any
+    ) -> str:
+        """Export a few bytes, or their base64; give the item's id."""
+        return await self.export("binary", data, description, **more)
+
+    async def export_json(self, value: Any, description: str | None = None, **more: Any) -> str:  # noqa: ANN401
+        """Export a JSON value; give the item's id."""
+        return await self.export("json", value, description, **more)
+
+    async def export_id(self, ref: str, description: str | None = None, **more: Any) -> str:
+        """Export a reference to an item that exists."""
+        return await self.export("id", ref, description, **more)
+
+    async def export(
+        self,
+        type: str,  # noqa: A002 - it is the item's type
+        content: Any,  # noqa: ANN401 - as its type says
+        description: str | None = None,
+        **more: Any,
+    ) -> str:
+        """Export an item of any type, by name; a binary as base64, an ``id`` as a reference."""
+        said = sayable(type, content)
+        return str(
+            await self._ask("export", type=type, content=said, description=description, **more)
+        )
 
     async def export_bytes(
         self,
@@ -89,6 +124,25 @@ class AsyncRun(RunBase):
             self._talk.say("did", id=answer["call"], **sound(outcome))
         value: Result = value_of(answer)
         return value
+
+    async def sleep(self, seconds: float, name: str | None = None) -> None:
+        """Sleep, through crashes and restarts."""
+        await self._ask("sleep", seconds=seconds, name=name)
+
+    async def ask(self, question: Any, name: str | None = None) -> Any:  # noqa: ANN401
+        """Ask people or programs outside, and wait for the answer."""
+        return await self._ask("ask", question=question, name=name)
+
+    async def start(
+        self,
+        plugin_id: str,
+        entry_id: str,
+        args: Mapping[str, Any] | None = None,
+        name: str | None = None,
+    ) -> str:
+        """Start another run; give its id."""
+        parts = {"plugin_id": plugin_id, "entry_id": entry_id, "args": dict(args or {})}
+        return str(await self._ask("start", name=name, **parts))
 
 
 class _Answers:

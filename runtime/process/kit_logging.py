@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from runtime.plugins.contract import PluginError, RunCancelled
 
 if TYPE_CHECKING:
-    from runtime.process.channel import Talk
+    from runtime.process.pipes import Talk
 
 _formatter = logging.Formatter()
 

@@ -185,20 +185,3 @@ def parse(line: bytes) -> FromProcess:
 def to_line(message: Any) -> bytes:  # noqa: ANN401 - a message, or its parts
     """Write a message as a line."""
     return msgspec.json.encode(message) + b"\n"
-
-
-class Lines:
-    """Cuts bytes into lines, and never holds more than one line's worth."""
-
-    def __init__(self, most: int = MAX_LINE) -> None:
-        """Start empty."""
-        self._most = most
-        self.rest = b""  # of a line that is not complete
-
-    def feed(self, data: bytes | bytearray) -> list[bytes]:
-        """Take bytes; give the lines that are complete now."""
-        *lines, rest = (self.rest + bytes(data)).split(b"\n")
-        self.rest = rest
-        if len(rest) > self._most or any(len(line) > self._most for line in lines):
-            raise Malformed(f"a line of more than {self._most} bytes")
-        return lines

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable
-from contextlib import AsyncExitStack, aclosing
+from collections.abc import AsyncIterable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from runtime.plugins.contract import PluginError
+from runtime.blobs.piece import Piece, bytes_of, reading
 from runtime.process.messages import PIECE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-Piece = bytes | bytearray | memoryview
+    from collections.abc import AsyncGenerator, Iterator
 
 
 def pieces(data: Any) -> Iterator[bytes]:  # noqa: ANN401 - whatever an entry gives us
     """Give bytes, which came whole or in pieces of any size, in pieces of one size."""
     waiting = bytearray()
     for given in _given(data):
-        waiting += _bytes_of(given)
+        waiting += bytes_of(given)
         yield from _cut(waiting)
     if waiting:
         yield bytes(waiting)
@@ -32,11 +29,9 @@ async def awaited_pieces(data: Any) -> AsyncGenerator[bytes, None]:  # noqa: ANN
             yield piece
         return
     waiting = bytearray()
-    async with AsyncExitStack() as stack:
-        if isinstance(data, AsyncGenerator):  # it is ours to end, when it is not read to its end
-            await stack.enter_async_context(aclosing(data))
+    async with reading(data):
         async for given in data:
-            waiting += _bytes_of(given)
+            waiting += bytes_of(given)
             for piece in _cut(waiting):
                 yield piece
     if waiting:
@@ -57,9 +52,3 @@ def _cut(waiting: bytearray) -> Iterator[bytes]:
     while len(waiting) >= PIECE:
         yield bytes(waiting[:PIECE])
         del waiting[:PIECE]
-
-
-def _bytes_of(given: Any) -> memoryview:  # noqa: ANN401 - whatever an entry gives us
-    if not isinstance(given, Piece):
-        raise PluginError("VALIDATION_ERROR", f"bytes are wanted here, not {type(given).__name__}")
-    return memoryview(given).cast("B")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import trio
 
 from runtime.plugins.contract import PluginError, RunCancelled
+from runtime.process import sandbox
 from runtime.process.conversation import Conversation
 from runtime.process.worker import LAST_OUTPUT, Worker, start_worker
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from runtime.execution.execution import Execution
     from runtime.plugins.contract import RunContext
     from runtime.plugins.plugin import Entry, Program
-    from runtime.process.output import Line
+    from runtime.process.lines import Line
 
 WARM: Final = 2  # workers of a kind that are kept for the next run
 IDLE: Final = 60.0  # seconds for which they are kept
@@ -52,6 +53,7 @@ class Pool:
         self._idle = idle
         self._kept: dict[Kind, deque[tuple[float, Worker]]] = {}
         self._nursery: trio.Nursery | None = None
+        self._look = trio.CapacityLimiter(1)  # whoever comes first looks, the others wait for it
         self._current: frozenset[Program] | None = None  # what may be used again; None for all
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -106,8 +108,9 @@ class Pool:
         command = program.command or (sys.executable, "-m", CHILD, program.home or "")
         if shutil.which(command[0]) is None:
             raise _not_started(command[0], "there is no such program; install it, or correct it")
+        found = await self._env.run_sync(sandbox.features, limiter=self._look)
         try:
-            worker = await start_worker(self._env, command, program)
+            worker = await start_worker(self._env, command, program, found)
         except OSError as error:
             raise _not_started(command[0], str(error.strerror)) from error
         if self._nursery is not None:

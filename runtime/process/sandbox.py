@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
+import subprocess  # noqa: TID251 - waited for in a thread, or by a command
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -49,7 +49,7 @@ class Features:
 
 @lru_cache(maxsize=1)
 def features() -> Features:
-    """Find out what works here, by trying."""
+    """Find out what works here, by trying. This waits for processes: call it in a thread."""
     pid = ("--pid", "--fork", "--kill-child")
     return Features(
         pid_namespace=_first_that_works(pid),
@@ -74,9 +74,8 @@ def _first_that_works(options: tuple[str, ...]) -> tuple[str, ...] | None:
     return None
 
 
-def guarded(command: tuple[str, ...], *, network: bool) -> list[str]:
+def guarded(command: tuple[str, ...], found: Features, *, network: bool) -> list[str]:
     """Give the command that starts another under a guard, as closed off as is possible here."""
-    found = features()
     way = found.pid_namespace if network else found.network_namespace or found.pid_namespace
     inside = (*way, *_FIRST) if way else ()
     return ["/bin/sh", "-c", _GUARD, "perdure-guard", *inside, *command]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from runtime.process.messages import CODE, READ_FD, WRITE_FD, Lines, to_line
-from runtime.process.output import Output
+from runtime.process.lines import Lines
+from runtime.process.messages import CODE, MAX_LINE, READ_FD, WRITE_FD, to_line
 from runtime.process.sandbox import GUARD_FD, MEMORY, guarded
 
 if TYPE_CHECKING:
@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 
     from eventlog.env import Env, Process
     from runtime.plugins.plugin import Program
-    from runtime.process.output import Line
+    from runtime.process.lines import Line
+    from runtime.process.sandbox import Features
 
 CHUNK: Final = 64 << 10
+LONGEST: Final = 64 << 10  # bytes of a line that is printed; the rest of it is dropped
 LAST_OUTPUT: Final = 1.0  # seconds for what an ended process has printed to arrive
 LINGER: Final = 0.01  # seconds between two looks whether all was read
 INHERITED: Final = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV")
@@ -44,11 +46,11 @@ class Worker:
         self._to_it = to_it
         self._from_it = from_it
         self._guard: int | None = guard
-        self._lines = Lines()
-        self._pending: list[bytes] = []
+        self._lines = Lines(MAX_LINE, too_long="refuse")
+        self._pending: list[Line] = []
         self._sending = trio.Lock()
         self._is_speaking = False
-        self._printed = {"info": Output(), "warning": Output()}
+        self._printed = {level: Lines(LONGEST, too_long="cut") for level in ("info", "warning")}
         self.on_output: Callable[[str, Line], None] = lambda _level, _line: None
 
     @property
@@ -59,7 +61,7 @@ class Worker:
     @property
     def can_go_on(self) -> bool:
         """Whether a talk has ended with whole lines on both sides, so that another can begin."""
-        return not (self._is_speaking or self._pending or self._lines.rest)
+        return not (self._is_speaking or self._pending or self._lines.is_within_a_line)
 
     async def send(self, message: Any) -> None:  # noqa: ANN401 - a message, or its parts
         """Say something to the process; one that has ended does not hear it."""
@@ -80,7 +82,7 @@ class Worker:
             if not data:
                 return None
             self._pending = self._lines.feed(data)[::-1]
-        return self._pending.pop()
+        return self._pending.pop().data
 
     async def pump(self) -> None:
         """Turn what the process prints into lines, until it closes both."""
@@ -169,7 +171,9 @@ class Worker:
 _SHELL_SIGNAL: Final = 128  # a shell reports a signal as its number and this
 
 
-async def start_worker(env: Env, command: Sequence[str], program: Program) -> Worker:
+async def start_worker(
+    env: Env, command: Sequence[str], program: Program, features: Features
+) -> Worker:
     """Start a process under a guard, with pipes to and from it."""
     with ExitStack() as ours, ExitStack() as theirs:
         read_there, write_here = _pipe(theirs, ours)
@@ -177,7 +181,7 @@ async def start_worker(env: Env, command: Sequence[str], program: Program) -> Wo
         guard_there, guard_here = _pipe(theirs, ours)
         inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
         process = await env.open_process(
-            guarded(tuple(command), network=program.network),
+            guarded(tuple(command), features, network=program.network),
             stdin=-3,  # subprocess.DEVNULL
             stdout=-1,  # subprocess.PIPE
             stderr=-1,

@@ -65,6 +65,17 @@ def test_the_changelog_knows_this_version() -> None:
     assert {"Unreleased", version} & set(sections)
 
 
+def test_the_map_of_the_runtime_names_every_module() -> None:
+    """Those of each package, in its row; the command line's are too many, and named by command."""
+    text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    rows = dict(re.findall(r"^\| `(runtime/\w+)/` \|(.*)$", text, re.MULTILINE))
+    assert set(rows) == {name(path.parent) for path in ROOT.glob("runtime/*/__init__.py")}
+    del rows["runtime/cli"]
+    for package, row in rows.items():
+        modules = {path.stem for path in (ROOT / package).glob("*.py")} - {"__init__"}
+        assert set(re.findall(r"`(\w+)`", row)) == modules, package
+
+
 def test_every_decision_is_in_the_index() -> None:
     """Each page in docs/adr is listed in its index."""
     directory = ROOT / "docs" / "adr"

@@ -160,6 +160,10 @@ class Bodies:
         await at.wait(run.export_text(f"attempt {run.attempt}"))
         raise PluginError("AGAIN", "try again", retriable=True)
 
+    async def fails_in_a_group(self, run: Any, at: Place) -> None:
+        """Fail as a task group does."""
+        raise ExceptionGroup("tasks", [ExceptionGroup("more", [PluginError("MINE", "no")])])
+
     async def missteps(self, run: Any, at: Place) -> list[Any]:
         """Tell what is raised by a step that fails, and by one that is used twice."""
 
@@ -201,6 +205,23 @@ class Anywhere:
     async def awaited(self, ctx: RunContext, what: str, args: dict[str, Any] | None = None) -> Any:
         """Execute a body on asyncio in a process."""
         return await getattr(Bodies(), what)(ctx.run, AWAITED, **(args or {}))
+
+    @entry(where="process")
+    async def waits_for_much(self, ctx: RunContext) -> list[Any]:
+        """Have many calls open at once."""
+        asked = [asyncio.create_task(ctx.run.ask(number)) for number in range(40)]
+        await asyncio.gather(*(ctx.run.sleep(0.01) for _ in range(20)))
+        return await asyncio.gather(*asked)
+
+    @entry(where="process")
+    async def gives_up(self, ctx: RunContext) -> str:
+        """Ask, and do not wait for the answer."""
+        try:
+            async with asyncio.timeout(0.05):
+                await ctx.run.ask("is anybody there?")
+        except TimeoutError:
+            return "gave up"
+        return "answered"
 
     @entry
     def spins(self, ctx: SyncRunContext) -> None:

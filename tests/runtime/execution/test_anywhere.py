@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -14,9 +15,12 @@ import trio
 
 from actors.run.events import LogBatch, RunCreated
 from actors.run.views import RunRecord, log_line
+from runtime.execution.current_run import CurrentRun
 from runtime.operations.principal import LOCAL, Principal
 from runtime.operations.requests import AnswerRun, CancelRun, CreateRun, ListRuns, RetryRun
 from runtime.plugins.plugin import declared
+from runtime.process.kit import SyncRun
+from runtime.process.kit_async import AsyncRun
 from tests.runtime.execution.anywhere_plugin import PLACES, Anywhere
 from tests.runtime.execution.test_current_run import items
 from tests.runtime.process.test_processes import lines, result, until_stage
@@ -159,6 +163,15 @@ async def test_a_cancel_request_is_seen_in_time_and_obeyed(place: str, how: str)
 
 
 @ANYWHERE
+async def test_an_error_alone_in_a_group_is_the_runs(place: str) -> None:
+    """Task groups wrap what is raised in them; its code is there to be relied on."""
+    async with anywhere() as s:
+        error = (await run(s, place, "fails_in_a_group"))["error"]
+        assert error is not None
+        assert (error["code"], error["message"]) == ("MINE", "no")
+
+
+@ANYWHERE
 async def test_a_step_raises_the_same_everywhere(place: str) -> None:
     """What has failed for good with all that it said, and what cannot be recorded."""
     async with anywhere() as s:
@@ -254,7 +267,46 @@ async def test_a_file_is_brought_to_a_run(place: str) -> None:
         await refused("RUN_NOT_RUNNING", lambda: s.call("blobs.create_upload", upload))
 
 
+def offered(run: type) -> dict[str, list[str]]:
+    """What a run offers, and what each call takes."""
+    calls = inspect.getmembers(run, inspect.isfunction)
+    return {
+        name: list(inspect.signature(call).parameters)
+        for name, call in calls
+        if not name.startswith("_")
+    }
+
+
+def test_a_run_offers_the_same_everywhere() -> None:
+    """The same calls, which take the same."""
+    assert offered(AsyncRun) == offered(SyncRun) == offered(CurrentRun)
+
+
 # What only a process can do
+
+
+async def test_an_awaited_entry_may_wait_for_much_at_once() -> None:
+    """Questions that are open keep no other call from getting through."""
+    async with anywhere() as s:
+        run_id = await begin(s, "waits_for_much", None)
+        following = await s.follow("runs", run_id=run_id)
+        with trio.fail_after(20):
+            while len(questions := (await s.read(run_id))["questions"]) < 40:
+                await following.next_frame()
+        for question in questions:
+            request = AnswerRun(run_id=run_id, question_id=question, answer=question)
+            await s.answer(LOCAL, request)
+        with trio.fail_after(20):
+            assert sorted(await result(s, await s.finished(run_id))) == questions
+
+
+async def test_an_awaited_entry_may_give_up_a_call() -> None:
+    """It goes on at once, and so does its process: the next run is executed there."""
+    async with anywhere() as s:
+        for _ in range(2):
+            with trio.fail_after(20):
+                assert await result(s, await run(s, "gives_up", None)) == "gave up"
+        assert len(workers()) == 1
 
 
 async def test_an_entry_that_never_yields_is_killed() -> None:

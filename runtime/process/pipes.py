@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Heard = Callable[[dict[str, Any]], None]
 
 
-class Channel:
+class Pipes:
     """The two pipes to the server."""
 
     def __init__(self, read_fd: int, write_fd: int) -> None:
@@ -37,7 +37,8 @@ class Channel:
         self.writing = threading.Lock()
         self.numbers = count(1)  # of requests; never the same for two runs
         self.talks: SimpleQueue[Talk] = SimpleQueue()
-        threading.Thread(target=self._listen, daemon=True).start()
+        listener = threading.Thread(target=self._listen, daemon=True)  # noqa: TID251 - no Env here
+        listener.start()
 
     def write(self, line: bytes) -> None:
         """Write a line; whoever does so holds ``writing``."""
@@ -66,13 +67,13 @@ class Channel:
 class Talk:
     """What is said about one run."""
 
-    def __init__(self, channel: Channel, start: Mapping[str, Any]) -> None:
+    def __init__(self, pipes: Pipes, start: Mapping[str, Any]) -> None:
         """Begin with what the server said first."""
         self.start = start
         self.about: Mapping[str, Any] = start["run"]
         self.cancel_reason: str | None = None
         self.cancelled = threading.Event()
-        self._channel = channel
+        self._pipes = pipes
         self._waiting: dict[int, Heard] = {}
         self._is_over = False
 
@@ -82,7 +83,7 @@ class Talk:
 
     def request(self, say: str, heard: Heard, **parts: Any) -> None:
         """Say something; ``heard`` is called with each answer, in the listening thread."""
-        number = next(self._channel.numbers)
+        number = next(self._pipes.numbers)
         self._waiting[number] = heard
         try:
             self.say(say, id=number, **parts)
@@ -103,11 +104,11 @@ class Talk:
             raise PluginError(
                 "PAYLOAD_TOO_LARGE", f"this takes {len(line)} bytes; {MAX_LINE} can be said at once"
             )
-        with self._channel.writing:
+        with self._pipes.writing:
             if self._is_over:
                 raise RunCancelled("the run has ended")
             self._is_over = last
-            self._channel.write(line)
+            self._pipes.write(line)
 
     def hear(self, message: dict[str, Any]) -> None:
         """Take what the server says. An answer that nobody waits for any more is no news."""
