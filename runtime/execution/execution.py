@@ -122,14 +122,15 @@ class Execution:
                 args = await self.secrets.arguments()
                 value = await self._desk.call(self, self._entry, context, args)
                 ending = self._value_returned(value)
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - the edge of an entry
-                ending = self._failed(error)
-            except BaseExceptionGroup as group:
+            except trio.Cancelled:
+                raise
+            except BaseException as error:  # the edge of an entry, whatever it raises
+                if not trio.lowlevel.in_trio_task():
+                    raise  # the event loop is gone, and this is being thrown away
                 # An entry with several tasks can fail and be cancelled at once.
-                cancelled, rest = group.split(trio.Cancelled)
-                if rest is None or rest.split((Exception, SystemExit))[1] is not None:
-                    raise
-                ending = self._failed(rest)
+                cancelled, failed = _apart(error)
+                if failed is not None:
+                    ending = self._failed(failed)
                 if cancelled is not None:
                     raise cancelled from None
         if ending is None or (self._work.cancel_called and ending is not SUCCESS):
@@ -300,3 +301,10 @@ class Execution:
     async def ask(self, command: RunCommand) -> None:
         """Ask the run."""
         await self._desk.ask(self.run.created.run_id, command)
+
+
+def _apart(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
+    """Give what cancels us and what the entry has raised."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(trio.Cancelled)
+    return None, error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import asyncio
 from errno import ENOSPC
 from functools import partial
 from typing import Any
@@ -18,11 +18,18 @@ from eventlog.store import Bounds
 from runtime.execution.first_write import first_write
 from runtime.operations.principal import LOCAL
 from runtime.operations.requests import AnswerRun, CancelRun, ListRuns
-from runtime.plugins.contract import FailedStep, PluginError, RunContext, StepError
+from runtime.plugins.contract import (
+    FailedStep,
+    PluginError,
+    RunContext,
+    StepError,
+    SyncRunContext,
+)
+from runtime.plugins.plugin import declared, entry, plugin
 from runtime.secrets.vault import Vault
 from runtime.streams import stream_of
 from tests.runtime.execution.test_current_run import PLUGINS, Scripted, items, ran
-from tests.runtime.service import refused, service
+from tests.runtime.service import real_service, refused, service
 
 
 def script(body: Any) -> None:
@@ -328,21 +335,53 @@ async def test_a_child_that_cannot_be_read_hurts_nobody(
 # Ends
 
 
-async def test_an_entry_that_exits_fails_its_run(autojump_clock: MockClock) -> None:
-    """Alone or in one of its tasks; the host goes on."""
+class Panic(BaseException):
+    """What some libraries raise that are written in other languages."""
+
+
+@pytest.mark.parametrize(
+    "error", [SystemExit, KeyboardInterrupt, Panic, GeneratorExit, asyncio.CancelledError]
+)
+async def test_an_entry_that_raises_what_ends_programs_fails_its_run(
+    autojump_clock: MockClock, error: type[BaseException]
+) -> None:
+    """Alone, in one of its tasks, or in a thread; the host goes on, and it is not called again."""
 
     async def alone(ctx: RunContext) -> None:
-        sys.exit(3)
+        raise error("enough")
 
     async def in_a_task(ctx: RunContext) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(alone, ctx)
             await trio.sleep(10)
 
-    for body in (alone, in_a_task):
+    async def in_a_step(ctx: RunContext) -> None:
+        await ctx.run.step("it", alone, ctx)
+
+    for body in (alone, in_a_task, in_a_step):
         end = await ran(body)
         assert end.record["status"] == "failed"
         assert end.error[0] == "PLUGIN_ERROR"
+        assert error.__name__ in end.error[1]
+
+
+@plugin("test")
+class Threaded:
+    """Raises in a thread."""
+
+    @entry(where="thread")
+    def interrupt(self, ctx: SyncRunContext) -> None:
+        """Raise what ends programs."""
+        raise KeyboardInterrupt
+
+
+async def test_a_thread_that_raises_what_ends_programs_fails_its_run() -> None:
+    """And the host goes on."""
+    async with real_service({"test": declared(Threaded)}) as s:
+        for _ in range(2):
+            end = await s.finished((await s.start("interrupt"))["run_id"])
+            assert end["error"] is not None
+            assert end["error"]["code"] == "PLUGIN_ERROR"
 
 
 @pytest.mark.parametrize("how", ["deadline", "force", "leave"])
