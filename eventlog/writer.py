@@ -8,6 +8,7 @@ differs from the log. An answer means that the records are on disk.
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 ANSWERS_AT_ONCE: Final = 16  # a few milliseconds of work for those who are answered
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
+_log = logging.getLogger("perdure.log")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +97,9 @@ class Writer:
         self._queued_bytes = 0
         self._work = trio.Event()
         self._closing = not store.writable
-        self._stalled: Unavailable | None = None
+        self._gives_up = False
+        self._complained = False
+        self.stalled: Unavailable | None = None  # why nothing can be written, while that is so
         self.commits = 0
 
     async def append(self, append: Append, *, new_work: bool = False) -> Receipt:
@@ -111,7 +115,7 @@ class Writer:
                 else ReadOnlyLog("this process opened the log for reading")
             )
         if new_work:
-            self._refuse_if_full()
+            self.refuse_if_full()
         waiting = _Waiting(append, append.size, new_work, trio.lowlevel.current_task())
         self._enqueue(waiting)
         receipt: Receipt = await trio.lowlevel.wait_task_rescheduled(
@@ -127,7 +131,7 @@ class Writer:
         try:
             while await self._more_to_do():
                 await self._write_one_batch()
-                if self._stalled is None:
+                if self.stalled is None:
                     pause = _FIRST_PAUSE
                     await self._let_others_in()
                 elif self._queue:
@@ -142,6 +146,19 @@ class Writer:
         self._closing = True
         self._work.set()
 
+    def give_up_when_stalled(self) -> None:
+        """Wait for better times no more: what cannot be written is refused, and no more is taken.
+
+        What can be written still is. For a process that goes down and has nobody to wait for.
+        """
+        self._gives_up = True
+        if self.stalled is not None:
+            self._close_and_answer()
+
+    def _close_and_answer(self) -> None:
+        self.finish()
+        self._answer_all()
+
     @property
     def queued(self) -> tuple[int, int]:
         """How many appends wait to be written, and how many bytes they have."""
@@ -149,9 +166,10 @@ class Writer:
 
     # Waiting
 
-    def _refuse_if_full(self) -> None:
-        if self._stalled is not None and self._queue:
-            raise type(self._stalled)(*self._stalled.args)
+    def refuse_if_full(self) -> None:
+        """Raise why new work would be refused, if it would."""
+        if self.stalled is not None and self._queue:
+            raise type(self.stalled)(*self.stalled.args)
         too_many = len(self._queue) >= self._limits.queued_appends
         if too_many or self._queued_bytes >= self._limits.queued_bytes:
             raise Overloaded(len(self._queue))
@@ -193,7 +211,7 @@ class Writer:
 
     async def _more_to_do(self) -> bool:
         while not self._queue:
-            self._stalled = None
+            self.stalled = None
             if self._closing:
                 return False
             self._work = trio.Event()
@@ -231,7 +249,7 @@ class Writer:
                 raise OutcomeUnknown(reason) from exc
             raise
         else:
-            self._stalled = None
+            self._resume()
             await self._settle(batch, written.verdicts)
 
     def _take(self) -> list[_Waiting]:
@@ -309,11 +327,22 @@ class Writer:
 
     def _stall(self, batch: Sequence[_Waiting], error: Unavailable) -> None:
         """Nothing was written: new work is told so, accepted work waits for better times."""
-        self._stalled = error
+        self.stalled = error
+        if not self._complained:
+            self._complained = True
+            _log.warning("nothing can be written: %s; accepted work waits", error)
         for waiting in batch:
             if waiting.new_work:
                 _answer(waiting, type(error)(*error.args))
         self._put_back([waiting for waiting in batch if not waiting.new_work])
+        if self._gives_up:
+            self._close_and_answer()
+
+    def _resume(self) -> None:
+        self.stalled = None
+        if self._complained:
+            self._complained = False
+            _log.info("writing again")
 
 
 def _answer(waiting: _Waiting, answer: Receipt | EventLogError) -> None:

@@ -111,6 +111,7 @@ async def open_node(  # noqa: PLR0913 - a node has many parts
             services.append(Trigger(_Apart(host).create, recorded=False))
         operations = Operations(*services)
         yield Node(host, catalogue, runs, channels, service, operations)
+        log.writer.give_up_when_stalled()
         nursery.cancel_scope.cancel()
 
 

@@ -7,13 +7,14 @@ again from there with the next ask; its failure is logged and touches nobody els
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import trio
 
 from actors.errors import NoSuchActor
 from actors.mailbox import Actor
-from eventlog.errors import LogClosed
+from eventlog.errors import LogClosed, Overloaded
 from runtime.execution.run_logging import about_run, run_of_stream
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ State = TypeVar("State")
 Command = TypeVar("Command")
 Event = TypeVar("Event")
 
+BRIEFLY: Final = 1.0  # seconds that a reader waits for what is being written
 IDLE: Final = 60.0  # seconds without mail after which an actor is let go
 _log = logging.getLogger("perdure.actors")
 
@@ -95,7 +97,9 @@ class Registry(Generic[State, Command, Event]):
         also: Sequence[StreamWrite] = (),
         new_work: bool = False,
     ) -> Folded[State]:
-        """Ask an actor, bringing it to life if need be."""
+        """Ask an actor, bringing it to life if need be; new work is not queued if it must wait."""
+        if new_work:
+            self._log.writer.refuse_if_full()
         actor = self._actor(stream)
         try:
             return await actor.ask(command, principal=principal, also=also, new_work=new_work)
@@ -111,6 +115,12 @@ class Registry(Generic[State, Command, Event]):
         except NoSuchActor:
             self._forget(actor)
             raise
+
+    async def look_briefly(self, stream: str) -> Folded[State] | None:
+        """Give the state of an actor after what it is writing, unless that takes long."""
+        with trio.move_on_after(BRIEFLY), suppress(Overloaded):
+            return await self.look(stream)
+        return None
 
     def peek(self, stream: str) -> Folded[State] | None:
         """Give what a live actor knows, if there is one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol, TypedDict
 
 from eventlog.errors import LogClosed
+from runtime.errors import translated
 from runtime.http.arguments import query_args
 from runtime.http.reply import Reply, json_reply
 from runtime.http.row import Row
@@ -47,6 +48,8 @@ def readiness(node: Node) -> Readiness:
         node.host.log.raise_if_closed()
     except LogClosed:
         return {"ready": False, "why": "the log is closed"}
+    if (stalled := node.host.log.writer.stalled) is not None:
+        return {"ready": False, "why": translated(stalled).message}
     if node.host.closing:
         return {"ready": False, "why": "going down: no new work is taken"}
     return {"ready": True, "why": None}
@@ -88,7 +91,7 @@ READYZ: Final = Row(
     method="GET",
     path="/readyz",
     name="http.readyz",
-    summary="Say whether work can be done here: the log is open, and the server is not going down.",
+    summary="Say whether work can be done here: the log can be written, and is not being closed.",
     make=_ready,
     tag="about",
     response=Readiness,

@@ -29,4 +29,6 @@ async def ask_to_end(
         at=at,
         deadline=host.limits.next_step_at(mode, at),
     )
-    return await host.runs.ask(stream_of(created.run_id), command, principal=str(principal))
+    return await host.runs.ask(
+        stream_of(created.run_id), command, principal=str(principal), new_work=True
+    )

@@ -8,7 +8,6 @@ a log that answers at once.
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from actors.errors import Crashed, NoSuchActor
@@ -16,7 +15,7 @@ from actors.folding import Streams, fold_stream
 from actors.run.core import RUN, Run
 from actors.run.events import RUN_EVENTS, ExportAppended, LogBatch
 from actors.run.views import ExportItem, export_item
-from eventlog.errors import CodecError, Overloaded
+from eventlog.errors import CodecError
 from runtime.errors import OperationError
 from runtime.streams import stream_of
 
@@ -70,8 +69,8 @@ class Living(Protocol):
     def peek(self, stream: str) -> Folded[Run] | None:
         """Give what a live actor knows."""
 
-    async def look(self, stream: str) -> Folded[Run]:
-        """Give the state of an actor."""
+    async def look_briefly(self, stream: str) -> Folded[Run] | None:
+        """Give the state of an actor after what it is writing, unless that takes long."""
 
 
 class RunReader:
@@ -90,25 +89,27 @@ class RunReader:
 
     async def now(self, principal: Principal, run_id: str) -> Folded[Run]:
         """Give a run as it is."""
-        stream = stream_of(run_id)
-        if self._living is None:
-            return _visible(principal, run_id, await self._folded(stream))
-        try:
-            folded = await self._living.look(stream)
-        except NoSuchActor:
-            folded = None
-        return _visible(principal, run_id, folded)
+        return _visible(principal, run_id, await self._known(stream_of(run_id)))
 
     async def at(self, principal: Principal, run_id: str, at: Mark) -> Folded[Run]:
         """Give a run as it was at a place in the log."""
         stream = stream_of(run_id)
         known = None
         if self._living is not None and self._living.peek(stream) is not None:
-            with suppress(Overloaded):  # then it is folded like one that does not live
-                known = await self._living.look(stream)  # after all it has written up to there
+            known = await self._living.look_briefly(stream)  # with all it has written up to there
         if known is None or known.mark.position > at.position:
             known = await self._folded(stream, at)
         return _visible(principal, run_id, known)
+
+    async def _known(self, stream: str) -> Folded[Run] | None:
+        """Give a run with all that was acknowledged; where nothing can be written, as it is."""
+        known = None
+        if self._living is not None:
+            try:
+                known = await self._living.look_briefly(stream)
+            except NoSuchActor:
+                return None
+        return known or await self._folded(stream)
 
     async def all_at(
         self, principal: Principal, run_ids: Iterable[str], at: Mark

@@ -126,6 +126,6 @@ class Runs(RunQueries):
             at=self._env.now(),
         )
         folded = await self._host.runs.ask(
-            stream_of(request.run_id), command, principal=str(principal)
+            stream_of(request.run_id), command, principal=str(principal), new_work=True
         )
         return self._answer(folded)

@@ -21,9 +21,12 @@ from tests.runtime.world import Example
 class Here:
     """A server, and ways to ask it over its socket."""
 
-    def __init__(self, server: Server, serving: Serving, http: httpx.AsyncClient) -> None:
+    def __init__(
+        self, server: Server, serving: Serving, http: httpx.AsyncClient, ended: trio.Event
+    ) -> None:
         """Ask a server that runs."""
         self.server = server
+        self.ended = ended
         self.serving = serving
         self.node = serving.node
         self.http = http
@@ -59,8 +62,14 @@ async def server_here(
         Loaded({Source(name="the test"): Outcome(plugins or {"test": declared(Example)})}),
     )
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=50)
+    ended = trio.Event()
+
+    async def run(task_status: trio.TaskStatus[Serving]) -> None:
+        await server.run(task_status=task_status)
+        ended.set()
+
     async with trio.open_nursery() as nursery:
-        serving: Serving = await nursery.start(server.run)
+        serving: Serving = await nursery.start(run)
         async with httpx.AsyncClient(base_url=serving.url, timeout=30, limits=limits) as http:
-            yield Here(server, serving, http)
+            yield Here(server, serving, http, ended)
         nursery.cancel_scope.cancel()
