@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import trio
 
-from runtime.port.refusal import error_body, raw_response
+from runtime.port.refusal import Refusal, error_response
 from runtime.port.wire import Wire
 
 
@@ -72,8 +72,8 @@ class Upgrade:
         """Give a stream on which this request is still to be read: for libraries with a parser."""
         return PrefixStream(self.stream, self.head + self.trailing)
 
-    async def refuse(self, status: int, code: str, message: str) -> None:
-        """Answer with an error; the handler returns afterwards."""
-        body = error_body(code, message)
-        await self._wire.write(raw_response(status, body, date=self._date))
+    async def refuse(self, code: str, message: str, *headers: tuple[bytes, bytes]) -> None:
+        """Answer with an error of the table; the handler returns afterwards."""
+        refusal = Refusal(code, message)
+        await self._wire.write(error_response(refusal, *headers, date=self._date))
         await self._wire.linger()

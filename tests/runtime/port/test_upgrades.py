@@ -83,15 +83,16 @@ async def test_a_handler_knows_what_was_asked() -> None:
 
 
 async def test_a_handler_can_refuse() -> None:
-    """With a status and the usual shape of an error; the connection ends."""
+    """With an error of the table in its usual shape, and more headers; the connection ends."""
 
     async def handler(upgrade: Upgrade) -> None:
-        await upgrade.refuse(401, "PERMISSION_DENIED", "send a token")
+        await upgrade.refuse("OVERLOADED", "come again", (b"x-more", b"1"))
 
     async with serving(Echo(), upgrade=handler) as world:
         client = await world.connect()
         answer = await client.get("/ws", UPGRADE)
-        assert (answer.status, answer.code) == (401, "PERMISSION_DENIED")
+        assert (answer.status, answer.code) == (503, "OVERLOADED")
+        assert (answer.headers["retry-after"], answer.headers["x-more"]) == ("1", "1")
         await client.stream.send_eof()
         assert await client.closed()
 
