@@ -14,7 +14,7 @@ from eventlog.append import MAX_RECORD_BYTES
 from eventlog.cbor import MAX_DEPTH
 from eventlog.follow import FollowLimits
 from runtime.errors import ERRORS
-from runtime.http.arguments import query_args
+from runtime.http.arguments import refuse_query
 from runtime.http.event_stream import EVENT_STREAM
 from runtime.http.reply import json_reply
 from runtime.http.row import Row
@@ -137,7 +137,7 @@ def always(reply: Reply) -> Handler:
     """Answer everybody the same."""
 
     async def answer(request: Request) -> ASGIApp:
-        query_args(request.scope["query_string"], {})
+        refuse_query(request)
         return reply
 
     return answer

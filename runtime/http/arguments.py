@@ -115,6 +115,11 @@ def query_args(query: bytes, fields: Mapping[str, Reading]) -> dict[str, Any]:
     return args
 
 
+def refuse_query(request: Request) -> None:
+    """Refuse a query where none is known."""
+    query_args(request.scope["query_string"], {})
+
+
 def _pairs(query: bytes) -> list[tuple[str, str]]:
     try:
         pairs = parse_qsl(

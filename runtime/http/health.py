@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol, TypedDict
 
 from eventlog.errors import LogClosed
-from runtime.http.arguments import query_args
+from runtime.http.arguments import refuse_query
 from runtime.http.reply import Reply, json_reply
 from runtime.http.row import Row
 from runtime.operations.table import COMMON_ERRORS
@@ -59,7 +59,7 @@ def readiness_reply(ready: Readiness) -> Reply:
 
 def _alive(_: Surface) -> Handler:
     async def alive(request: Request) -> ASGIApp:
-        query_args(request.scope["query_string"], {})
+        refuse_query(request)
         return json_reply({"status": "ok"})
 
     return alive
@@ -67,7 +67,7 @@ def _alive(_: Surface) -> Handler:
 
 def _ready(surface: Surface) -> Handler:
     async def ready(request: Request) -> ASGIApp:
-        query_args(request.scope["query_string"], {})
+        refuse_query(request)
         return readiness_reply(readiness(surface.node))
 
     return ready
@@ -103,7 +103,7 @@ def metrics_row(metrics: Shown) -> Row:
     """Give the row that shows figures."""
 
     async def scrape(request: Request) -> ASGIApp:
-        query_args(request.scope["query_string"], {})
+        refuse_query(request)
         kind = (b"content-type", METRICS_TYPE.encode())
         return Reply(200, await metrics.shown(), (kind, (b"cache-control", b"no-store")))
 
