@@ -177,7 +177,6 @@ class Connection:
         scope["scheme"] = self.scheme
         scope["client"] = self.client
         scope["server"] = self.server
-        scope["state"] = self._port.state.copy()
         return scope
 
     async def _app_failed(self, exchange: Exchange, error: Exception) -> None:

@@ -65,7 +65,6 @@ class Port:
         self.limits = limits or PortLimits()
         self.gate = gate or Gate()
         self.counters = PortCounters()
-        self.state: dict[str, Any] = {}  # copied into the scope of every request
         self.draining = False
         self._env = env
         self._second = -1

@@ -20,7 +20,7 @@ from runtime.operations.requests import AnswerRun, CancelRun, ListRuns
 from runtime.plugins.contract import FailedStep, PluginError, RunContext, StepError
 from runtime.streams import stream_of
 from tests.runtime.execution.test_current_run import PLUGINS, Scripted, items, ran
-from tests.runtime.service import refused, service
+from tests.runtime.service import next_frame, refused, service
 
 
 def script(body: Any) -> None:
@@ -177,10 +177,10 @@ async def test_outputs_leave_within_a_tenth_of_a_second(autojump_clock: MockCloc
         follow = await s.follow("runs", after=await s.cursor())
         run_id = (await s.start("go"))["run_id"]
         while (await s.read(run_id))["progress"] != 0.5:
-            await follow.next_frame()
+            await next_frame(follow)
         assert trio.current_time() - seen["reported"] <= 0.1
         export = await s.follow("export", after=await s.cursor())
-        while not (await export.next_frame())["events"]:
+        while not (await next_frame(export))["events"]:
             pass
         assert trio.current_time() - seen["exported"] <= 0.1
 

@@ -27,7 +27,7 @@ from runtime.operations.requests import FollowLog
 from runtime.operations.runs import Runs
 from runtime.operations.table import COMMON_ERRORS, operations_of
 from runtime.plugins.loading import Problem
-from tests.runtime.service import refused, service
+from tests.runtime.service import next_frame, refused, service
 
 
 def test_the_table_has_every_operation() -> None:
@@ -122,7 +122,7 @@ async def test_another_tenants_run_does_not_exist(autojump_clock: MockClock) -> 
             request = {"channel": channel, "run_id": run["run_id"]}
             await refused("RUN_NOT_FOUND", partial(s.call, "log.follow", request, stranger))
             following = await s.follow(channel, stranger)
-            frame = await following.next_frame()
+            frame = await next_frame(following)
             assert frame["events"] == []
         assert (await s.call("runs.list", {}, stranger))["runs"] == []
         assert (await s.read(run["run_id"])) == await s.finished(run["run_id"])
