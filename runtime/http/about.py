@@ -18,13 +18,13 @@ from runtime.http.arguments import refuse_query
 from runtime.http.event_stream import EVENT_STREAM
 from runtime.http.reply import json_reply
 from runtime.http.row import Row
-from runtime.operations.answers import CHANNELS
+from runtime.operations.answers import EVENT_TYPES
 from runtime.operations.blobs import MAX_UPLOADS
 from runtime.operations.requests import Limit, RunStatus
 from runtime.operations.table import COMMON_ERRORS
+from runtime.strict_json import JSON
 from runtime.websocket import SocketLimits
 from runtime.websocket.formats import FORMATS
-from runtime.wire import JSON
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -107,7 +107,7 @@ def capabilities(surface: Surface) -> Capabilities:
             "blob_grace": blobs.grace,
             "heartbeat": FollowLimits().heartbeat,
         },
-        "channels": {name: list(event.__annotations__) for name, event in CHANNELS.items()},
+        "channels": {name: list(event.__annotations__) for name, event in EVENT_TYPES.items()},
         "formats": [JSON, EVENT_STREAM, *FORMATS],
         "websocket": {
             "message_bytes": sockets.wire.frames.message_bytes,

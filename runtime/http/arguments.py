@@ -27,7 +27,7 @@ from eventlog.errors import CodecError
 from runtime.errors import OperationError
 from runtime.moments import NotAMoment, instant_at, place_at
 from runtime.operations.requests import Instant, Place
-from runtime.wire import JSON, decode_json
+from runtime.strict_json import JSON, decode_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

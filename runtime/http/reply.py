@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from runtime.errors import ErrorDetail
-from runtime.wire import JSON, encode_json
+from runtime.strict_json import JSON, encode_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 from runtime.node import Node
 from runtime.operations.requests import Request
 from runtime.settings import Settings
-from runtime.wire import JSON
+from runtime.strict_json import JSON
 
 Handler = Callable[[HttpRequest], Awaitable[ASGIApp]]
 Source = Literal["path", "query", "body"]

@@ -20,7 +20,7 @@ from runtime.http.page import page, policy
 from runtime.http.row import Row
 from runtime.http.table import ROWS
 from runtime.node import OPERATIONS
-from runtime.operations.answers import CHANNELS
+from runtime.operations.answers import EVENT_TYPES
 from runtime.settings import Settings
 from tests.repository.tree import ROOT
 from tests.runtime.http.client import client
@@ -184,7 +184,7 @@ async def test_capabilities_are_what_is_in_force(autojump_clock: MockClock) -> N
         assert told["windows"]["sync_wait"] == 7
         assert told["windows"]["idempotency"] == 86400
         assert told["rates"] == {"progress": 0.1, "progress_items": 0.5}
-        assert set(told["channels"]) == set(CHANNELS)
+        assert set(told["channels"]) == set(EVENT_TYPES)
         assert set(told["errors"]) == set(ERRORS)
         assert told["operations"] == sorted(OPERATIONS)
         assert (await asking.get("/version")).json()["version"] == told["version"]

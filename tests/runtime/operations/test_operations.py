@@ -21,7 +21,7 @@ from actors.errors import (
 from eventlog import errors as log_errors
 from runtime.errors import ERRORS, OperationError, translated
 from runtime.node import OPERATIONS
-from runtime.operations.answers import CHANNELS
+from runtime.operations.answers import EVENT_TYPES
 from runtime.operations.principal import LOCAL, Permission, Principal
 from runtime.operations.requests import FollowLog
 from runtime.operations.runs import Runs
@@ -61,10 +61,10 @@ def test_the_table_has_every_operation() -> None:
 def test_every_request_and_response_has_a_schema() -> None:
     """The reference and every surface's own description are made from these."""
     types = [part for row in OPERATIONS.values() for part in (row.request, row.response)]
-    schemas, parts = msgspec.json.schema_components([*types, *CHANNELS.values()])
-    assert len(schemas) == 2 * len(OPERATIONS) + len(CHANNELS)
+    schemas, parts = msgspec.json.schema_components([*types, *EVENT_TYPES.values()])
+    assert len(schemas) == 2 * len(OPERATIONS) + len(EVENT_TYPES)
     assert {"RunRecord", "RunDelta", "ExportItem"} <= parts.keys()
-    assert set(get_args(get_type_hints(FollowLog)["channel"])) == CHANNELS.keys()
+    assert set(get_args(get_type_hints(FollowLog)["channel"])) == EVENT_TYPES.keys()
 
 
 @pytest.mark.parametrize("permission", Permission)
