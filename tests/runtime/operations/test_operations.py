@@ -18,12 +18,13 @@ from actors.errors import (
     NotNow,
     TooLarge,
 )
+from actors.run.status import Status
 from eventlog import errors as log_errors
 from runtime.errors import ERRORS, OperationError, translated
 from runtime.node import OPERATIONS
 from runtime.operations.answers import EVENT_TYPES
 from runtime.operations.principal import LOCAL, Permission, Principal
-from runtime.operations.requests import FollowLog
+from runtime.operations.requests import FollowLog, RunStatus
 from runtime.operations.runs import Runs
 from runtime.operations.table import COMMON_ERRORS, operations_of
 from runtime.plugins.loading import Problem
@@ -65,6 +66,11 @@ def test_every_request_and_response_has_a_schema() -> None:
     assert len(schemas) == 2 * len(OPERATIONS) + len(EVENT_TYPES)
     assert {"RunRecord", "RunDelta", "ExportItem"} <= parts.keys()
     assert set(get_args(get_type_hints(FollowLog)["channel"])) == EVENT_TYPES.keys()
+
+
+def test_every_status_can_be_asked_for() -> None:
+    """A type has to spell them out; they are the same and in the same order."""
+    assert get_args(RunStatus) == tuple(Status)
 
 
 @pytest.mark.parametrize("permission", Permission)
