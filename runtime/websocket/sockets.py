@@ -107,8 +107,8 @@ class Sockets:
         self._env = node.host.env
         self._operations = node.operations
         self._principal_of = principal_of
-        self._limits = limits or SocketLimits()
-        self._fanout = Fanout(node.host.log)
+        self.limits = limits or SocketLimits()
+        self._fanout = Fanout(node.host.log, heartbeat=node.channels.limits.heartbeat)
         self._sessions: set[Session] = set()
         self._draining = False
         self.run = self._fanout.run
@@ -142,7 +142,7 @@ class Sockets:
             upgrade.head,
             trailing=upgrade.trailing,
             socket=upgrade.socket,
-            limits=self._limits.wire,
+            limits=self.limits.wire,
         )
         try:
             await self._serve(upgrade, wire, *chosen)
@@ -160,7 +160,7 @@ class Sockets:
             return "NOT_FOUND", f"WebSockets are at {PATH}"
         if self._draining:
             return "UNAVAILABLE", "this server goes down; come again soon"
-        if len(self._sessions) >= self._limits.connections:
+        if len(self._sessions) >= self.limits.connections:
             return "TOO_MANY_CONNECTIONS", "too many connections are open; come again soon"
         named = dict(upgrade.headers)
         if b"sec-websocket-key" not in named:
@@ -173,7 +173,7 @@ class Sockets:
     async def _serve(
         self, upgrade: Upgrade, wire: Wire, subprotocol: str | None, format_: Format
     ) -> None:
-        limits = self._limits
+        limits = self.limits
         async with trio.open_nursery() as nursery:  # the library's reader is in it
             with trio.fail_after(limits.handshake):
                 request = await wrap_server_stream(

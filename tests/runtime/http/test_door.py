@@ -334,4 +334,4 @@ def test_every_error_says_what_to_do() -> None:
 
 def test_a_surface_is_small_to_make() -> None:
     """What handlers are made for is data."""
-    assert set(Surface.__dataclass_fields__) == {"node", "settings", "rows"}
+    assert set(Surface.__dataclass_fields__) == {"node", "settings", "sockets", "rows"}
