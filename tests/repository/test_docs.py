@@ -83,3 +83,13 @@ def test_no_file_speaks_of_one_machine() -> None:
             continue  # a golden record or a picture
         found += [f"{name(path)}: {match.group()}" for match in PRIVATE.finditer(text)]
     assert found == []
+
+
+def test_the_architecture_names_every_module_of_the_runtime() -> None:
+    """Whoever looks for something finds where to begin."""
+    page = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    rows = dict(re.findall(r"^\| `runtime/(\w+)/` \|(.*)$", page, re.MULTILINE))
+    modules = [path for path in (ROOT / "runtime").glob("*/*.py") if path.stem[0] != "_"]
+    assert {path.parent.name for path in modules} == rows.keys()
+    missing = [name(path) for path in modules if f"`{path.stem}`" not in rows[path.parent.name]]
+    assert missing == []
