@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, Final, NamedTuple, TypedDict
 
 from actors.errors import AnsweredOtherwise, Invalid, NoSuchActor, NoSuchQuestion, NotNow, TooLarge
@@ -26,6 +27,11 @@ class ErrorKind:
     retriable: bool
     meaning: str
     remedy: str = ""  # what to do next
+
+    @property
+    def retry_after(self) -> int | None:
+        """After how many seconds to come again; 503 says so, as RFC 9110 has it, others do not."""
+        return 1 if self.status == HTTPStatus.SERVICE_UNAVAILABLE else None
 
 
 ERRORS: Final = {

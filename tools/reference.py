@@ -21,7 +21,7 @@ from actors.run.events import RUN_EVENTS
 from runtime.errors import ERRORS
 from runtime.execution.limits import HostLimits
 from runtime.node import OPERATIONS
-from runtime.operations.answers import CHANNELS
+from runtime.operations.answers import EVENT_TYPES
 from runtime.operations.table import COMMON_ERRORS, Operation
 from runtime.websocket.asyncapi import document
 
@@ -94,7 +94,7 @@ def operations() -> str:
         (
             f"`{name}` | `{event.__name__}`: {first_line(event)} | "
             + ", ".join(f"`{field}`" for field in event.__annotations__)
-            for name, event in CHANNELS.items()
+            for name, event in EVENT_TYPES.items()
         ),
     )
     lines += ["## Errors", ""]

@@ -61,6 +61,8 @@ class CancelMode(IntEnum):
 
 
 TERMINAL: Final = frozenset({Status.SUCCEEDED, Status.FAILED, Status.CANCELED, Status.TIMEOUT})
+ENDED: Final = frozenset(status.value for status in TERMINAL)  # as texts, for those who read them
+OPEN: Final = frozenset(status.value for status in Status) - ENDED
 
 MOVES: Final = {
     Status.QUEUED: frozenset({Status.RUNNING, Status.CANCELED}),

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from runtime.channels.channel import Channel
     from runtime.channels.listing import Listing
     from runtime.channels.shown import Shown
-    from runtime.operations.answers import Frame
 
     HasEnded = Callable[[Mark], Awaitable[bool]]
 
@@ -90,16 +89,6 @@ class Following:
                     return Delivery(shown, batch.cursor, batch.live, end)
         except Exception as error:
             raise translated(error) from error
-
-    async def next_frame(self) -> Frame:
-        """Do the same, with the events as they are."""
-        shown, cursor, live, end = await self.next_delivery()
-        return {
-            "events": [one.as_event() for one in shown],
-            "cursor": cursor,
-            "live": live,
-            "end": end,
-        }
 
     def cursors(self, delivery: Delivery) -> list[str | None]:
         """Give the cursor that leads on from each event of a delivery, where there is one."""

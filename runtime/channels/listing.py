@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from actors.run.status import TERMINAL, Status
+from actors.run.status import OPEN
 from actors.run.views import addition
 from runtime.channels.shown import Shown
 from runtime.lists.directory import RunFilter
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from runtime.operations.principal import Principal
     from runtime.operations.reader import RunReader
     from runtime.operations.requests import FollowLog
-
-_OPEN: Final = frozenset(status.value for status in Status if status not in TERMINAL)
 
 
 class Listing:
@@ -40,7 +38,7 @@ class Listing:
         self._at = at
         self._before: int | None = None
         self.more = True
-        statuses = _OPEN if request.status is None else _OPEN & frozenset(request.status)
+        statuses = OPEN if request.status is None else OPEN & frozenset(request.status)
         self._where = RunFilter(
             tenant=principal.tenant,
             plugin_id=request.plugin_id,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -35,6 +36,7 @@ class Channels:
         self._log = host.log
         self._catalogue = catalogue
         self._reader = RunReader(host.log, host.runs)
+        self.limits = FollowLimits(bytes=BATCH_BYTES)
         self.followers = Counter[str]()  # how many follow, by surface
 
     @operation("log.follow", Permission.READ, "RUN_NOT_FOUND", "INVALID_CURSOR", frames=Frame)
@@ -58,9 +60,7 @@ class Channels:
         return Following(
             channel,
             where,
-            await self._log.follow(
-                begin, pulled, FollowLimits(records=request.limit, bytes=BATCH_BYTES)
-            ),
+            await self._log.follow(begin, pulled, replace(self.limits, records=request.limit)),
             limit=request.limit,
             has_ended=self._end_of(principal, request),
             listing=listing,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from actors.run.status import ENDED
 from runtime.cli.showing import content
 from runtime.cli.words import clipped, duration, one_line, styled
 
@@ -110,7 +111,7 @@ class PlainDisplay:
 
     def change(self, change: RunDelta, cursor: str) -> None:  # noqa: ARG002
         """Say what is new, progress only now and then."""
-        if change["status"] != self._status and change["status"] not in OUTCOMES:
+        if change["status"] != self._status and change["status"] not in ENDED:
             self._status = change["status"]
             self._say(styled(self._status, self._status))
         tenth = int((change["progress"] or 0) * 10)
@@ -155,7 +156,7 @@ class LiveDisplay:
     def begin(self, run: RunRecord, cursor: str) -> None:  # noqa: ARG002
         """Name the run, and show the bar unless it is over."""
         self._say(headline(run))
-        if run["status"] in OUTCOMES:
+        if run["status"] in ENDED:
             return
         self._progress, console = _bar(color=self._invocation.color)
         self._say = lambda text: console.print(
@@ -225,9 +226,6 @@ class LiveDisplay:
             self._progress.stop()
             self._progress = None
             self._say = self._invocation.say
-
-
-OUTCOMES: Final = frozenset({"succeeded", "failed", "canceled", "timeout"})
 
 
 def _bar(*, color: bool | None) -> tuple[Progress, Console]:

@@ -40,17 +40,13 @@ MEANINGS: Final = {
     ExitCode.UNAVAILABLE: "refused for now: the log is held by another process, say",
     ExitCode.INTERRUPTED: "stopped by Ctrl-C or a second signal before there was an end to tell",
 }
-_OUTCOMES: Final = {
-    "succeeded": ExitCode.SUCCEEDED,
-    "failed": ExitCode.FAILED,
-    "canceled": ExitCode.CANCELED,
-    "timeout": ExitCode.TIMEOUT,
-}
 
 
 def exit_code_of(status: str) -> ExitCode:
     """Give the exit code for a run's end."""
-    return _OUTCOMES[status]
+    from actors.run.status import Outcome
+
+    return ExitCode[Outcome(status).name]
 
 
 class Refusal(click.ClickException):

@@ -27,7 +27,6 @@ _COLUMNS: Final = (
     Column("TOOK", right=True),
     Column("NOTE", gives=True),
 )
-_OPEN: Final = frozenset({"queued", "running", "cancel_requested"})
 
 
 @click.command(
@@ -123,6 +122,7 @@ def _say_that_there_are_none(invocation: Invocation, *, filtered: bool) -> None:
 
 
 def _show(invocation: Invocation, page: RunPage, *, grouped: bool) -> None:
+    from actors.run.status import OPEN
     from eventlog import clock
 
     now = clock.wall() / 1_000_000_000
@@ -134,7 +134,7 @@ def _show(invocation: Invocation, page: RunPage, *, grouped: bool) -> None:
     if page["next_after"] is not None:
         invocation.say()
         invocation.say(f"There are more: add --limit, or --after {page['next_after']}")
-    if any(run["status"] in _OPEN for run in page["runs"]) and not is_held(invocation):
+    if any(run["status"] in OPEN for run in page["runs"]) and not is_held(invocation):
         invocation.say()
         invocation.say("No process is at work on this log: what has not ended waits for one.")
         invocation.say("`perdure retry RUN` goes on with a run, `perdure cancel RUN` ends it.")
@@ -185,9 +185,11 @@ def _row(run: RunRecord, now: float) -> tuple[Cell | str, ...]:
 
 def note(run: RunRecord) -> str:
     """Say the most useful thing about a run in a few words."""
+    from actors.run.status import OPEN
+
     if run["error"] is not None:
         return f"{run['error']['code']}: {run['error']['message']}"
-    if run["status"] not in _OPEN:
+    if run["status"] not in OPEN:
         return ""
     words = [] if run["progress"] is None else [f"{run['progress']:.0%}"]
     return " ".join([*words, *filter(None, (run["stage"], run["message"]))])

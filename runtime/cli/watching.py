@@ -51,11 +51,12 @@ async def watch_run(invocation: Invocation, answer: RunAnswer, after: str | None
 
     import trio
 
+    from actors.run.status import ENDED
     from actors.run.views import record
     from eventlog.env import RealEnv
     from eventlog.log import open_log
     from eventlog.sqlite import SqliteStore
-    from runtime.cli.display import OUTCOMES, display_for
+    from runtime.cli.display import display_for
     from runtime.cli.following import follow_run
     from runtime.cli.interrupts import Interrupts
     from runtime.operations.principal import LOCAL
@@ -65,14 +66,14 @@ async def watch_run(invocation: Invocation, answer: RunAnswer, after: str | None
     display = display_for(invocation)
     try:
         display.begin(run, cursor)
-        if run["status"] not in OUTCOMES and not is_held(invocation):
+        if run["status"] not in ENDED and not is_held(invocation):
             display.note("No process is at work on this log; waiting until one is (Ctrl-C stops).")
             display.note(f"To go on with the run here: perdure retry {run['run_id']}")
         with closing(SqliteStore.open_reader(invocation.data.log)) as store:
             async with open_log(RealEnv(), store) as log:
                 begin = await log.resolve(after or cursor)
                 known = await log.resolve(cursor)
-                if run["status"] not in OUTCOMES or begin.position < known.position:
+                if run["status"] not in ENDED or begin.position < known.position:
                     with Interrupts() as interrupts:
                         async with trio.open_nursery() as nursery:
                             nursery.start_soon(interrupts.cancel, nursery.cancel_scope)

@@ -12,19 +12,17 @@ from actors.run.outbox import PROGRESS_ITEMS, WINDOW
 from actors.run.output import EXPORT_FIELDS
 from eventlog.append import MAX_RECORD_BYTES
 from eventlog.cbor import MAX_DEPTH
-from eventlog.follow import FollowLimits
 from runtime.errors import ERRORS
-from runtime.http.arguments import query_args
+from runtime.http.arguments import refuse_query
 from runtime.http.event_stream import EVENT_STREAM
 from runtime.http.reply import json_reply
 from runtime.http.row import Row
-from runtime.operations.answers import CHANNELS
+from runtime.operations.answers import EVENT_TYPES
 from runtime.operations.blobs import MAX_UPLOADS
 from runtime.operations.requests import Limit, RunStatus
 from runtime.operations.table import COMMON_ERRORS
-from runtime.websocket import SocketLimits
+from runtime.strict_json import JSON
 from runtime.websocket.formats import FORMATS
-from runtime.wire import JSON
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -77,10 +75,9 @@ def release() -> Version:
 
 def capabilities(surface: Surface) -> Capabilities:
     """Say what can be done here."""
-    node, settings = surface.node, surface.settings
+    node, settings, sockets = surface.node, surface.settings, surface.sockets
     host, blobs = node.host.limits, node.host.blobs.limits
     (page,) = get_args(Limit)[1:]
-    sockets = SocketLimits()
     return {
         "version": release()["version"],
         "limits": {
@@ -105,9 +102,9 @@ def capabilities(surface: Surface) -> Capabilities:
             "cancel_grace": host.cancel_grace,
             "upload": node.blobs.upload_life / _NANOSECONDS,
             "blob_grace": blobs.grace,
-            "heartbeat": FollowLimits().heartbeat,
+            "heartbeat": node.channels.limits.heartbeat,
         },
-        "channels": {name: list(event.__annotations__) for name, event in CHANNELS.items()},
+        "channels": {name: list(event.__annotations__) for name, event in EVENT_TYPES.items()},
         "formats": [JSON, EVENT_STREAM, *FORMATS],
         "websocket": {
             "message_bytes": sockets.wire.frames.message_bytes,
@@ -137,7 +134,7 @@ def always(reply: Reply) -> Handler:
     """Answer everybody the same."""
 
     async def answer(request: Request) -> ASGIApp:
-        query_args(request.scope["query_string"], {})
+        refuse_query(request)
         return reply
 
     return answer

@@ -18,6 +18,7 @@ from runtime.http.door import Door
 from runtime.http.reply import empty_reply
 from runtime.http.row import Surface
 from runtime.http.table import ROWS
+from runtime.websocket import SocketLimits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -29,12 +30,20 @@ if TYPE_CHECKING:
     from runtime.settings import Settings
 
 
-def create_app(node: Node, settings: Settings, rows: Iterable[Row] = ROWS) -> Starlette:
-    """Serve a node. Rows whose operation the node does not offer are left out."""
+def create_app(
+    node: Node,
+    settings: Settings,
+    rows: Iterable[Row] = ROWS,
+    sockets: SocketLimits | None = None,
+) -> Starlette:
+    """Serve a node. Rows whose operation the node does not offer are left out.
+
+    ``sockets`` is what the WebSockets beside it may take.
+    """
     served = [
         row for row in (*rows, *DESCRIBING) if row.needs is None or row.needs in node.operations
     ]
-    surface = Surface(node=node, settings=settings, rows=served)
+    surface = Surface(node=node, settings=settings, sockets=sockets or SocketLimits(), rows=served)
     app = Starlette(routes=_routes(surface, served))
     app.router.redirect_slashes = False
     app.middleware_stack = Door(app.router, settings.origins)

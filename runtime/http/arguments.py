@@ -27,7 +27,7 @@ from eventlog.errors import CodecError
 from runtime.errors import OperationError
 from runtime.moments import NotAMoment, instant_at, place_at
 from runtime.operations.requests import Instant, Place
-from runtime.wire import JSON, decode_json
+from runtime.strict_json import JSON, decode_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -113,6 +113,11 @@ def query_args(query: bytes, fields: Mapping[str, Reading]) -> dict[str, Any]:
             code = "INVALID_CURSOR" if field.is_place else "VALIDATION_ERROR"
             raise OperationError(code, f"{name}: {error}") from None
     return args
+
+
+def refuse_query(request: Request) -> None:
+    """Refuse a query where none is known."""
+    query_args(request.scope["query_string"], {})
 
 
 def _pairs(query: bytes) -> list[tuple[str, str]]:

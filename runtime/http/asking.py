@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NotRequired
 
-from actors.run.status import Status
+from actors.run.status import ENDED
 from actors.run.views import ExportItem, RunRecord
 from runtime.errors import OperationError
 from runtime.http.arguments import body_args, path_args, queried, query_args
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     Render = Callable[[Any], Reply]
 
 TRANSPORT_ERRORS: Final = ("PAYLOAD_TOO_LARGE", "UNSUPPORTED_MEDIA_TYPE")  # of a body
-_ENDED: Final = frozenset(status.value for status in Status if status.is_terminal)
 
 
 class RunBody(RunRecord):
@@ -127,7 +126,7 @@ def run_reply(answer: RunAnswer) -> Reply:
 def begun_reply(answer: RunAnswer) -> Reply:
     """Answer with the record of a run that was asked for: accepted, or ended already."""
     run = answer["run"]
-    status = 200 if run["status"] in _ENDED else 202
+    status = 200 if run["status"] in ENDED else 202
     return json_reply(_flat(answer), status, _location(run["run_id"]))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 
-from runtime.http.arguments import allow_body, path_args, query_args
+from runtime.http.arguments import allow_body, path_args, refuse_query
 from runtime.http.ranges import Span, asked_span, has_etag
 from runtime.http.reply import Header, empty_reply, json_reply
 from runtime.http.row import Row
@@ -46,7 +46,7 @@ def _receiving(surface: Surface) -> Handler:
     async def receive(request: Request) -> ASGIApp:
         principal = principal_of(request)
         node.operations.permit(principal, "blobs.create_upload")
-        query_args(request.scope["query_string"], {})
+        refuse_query(request)
         upload_id = path_args(request.path_params)["upload_id"]
         allow_body(request, node.host.blobs.limits.scope_quota)  # the upload itself may allow less
         async with aclosing(request.stream()) as arriving:
@@ -61,7 +61,7 @@ def _sending(surface: Surface) -> Handler:
     async def send_blob(request: Request) -> ASGIApp:
         principal = principal_of(request)
         row = node.operations.permit(principal, "blobs.read")
-        query_args(request.scope["query_string"], {})
+        refuse_query(request)
         asked = row.parse(path_args(request.path_params))
         assert isinstance(asked, ReadBlob)  # noqa: S101 - that is what it parses
         etag = f'"{asked.sha256}"'

@@ -17,6 +17,7 @@ from starlette.requests import ClientDisconnect
 from runtime.errors import OperationError, translated
 from runtime.http.reply import Header, empty_reply, error_reply
 from runtime.websocket.sockets import PATH as SOCKETS
+from runtime.websocket.sockets import UPGRADE_TO
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Collection
@@ -114,7 +115,7 @@ def _told(scope: Scope, error: Exception) -> tuple[OperationError, list[Header]]
         return told, [(b"allow", allowed.encode())]
     if isinstance(error, HTTPException) and scope["path"] == SOCKETS:
         told = OperationError("UPGRADE_REQUIRED", "this address is for WebSocket clients")
-        return told, [(b"upgrade", b"websocket"), (b"connection", b"upgrade")]
+        return told, [*UPGRADE_TO]
     if isinstance(error, HTTPException) and error.status_code == _NOT_FOUND:
         return OperationError("NOT_FOUND", "there is nothing at this address"), []
     told = translated(error)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypedDict
 
 from eventlog.errors import LogClosed
 from runtime.errors import translated
-from runtime.http.arguments import query_args
+from runtime.http.arguments import refuse_query
 from runtime.http.reply import Reply, json_reply
 from runtime.http.row import Row
 from runtime.operations.table import COMMON_ERRORS
@@ -62,7 +62,7 @@ def readiness_reply(ready: Readiness) -> Reply:
 
 def _alive(_: Surface) -> Handler:
     async def alive(request: Request) -> ASGIApp:
-        query_args(request.scope["query_string"], {})
+        refuse_query(request)
         return json_reply({"status": "ok"})
 
     return alive
@@ -70,7 +70,7 @@ def _alive(_: Surface) -> Handler:
 
 def _ready(surface: Surface) -> Handler:
     async def ready(request: Request) -> ASGIApp:
-        query_args(request.scope["query_string"], {})
+        refuse_query(request)
         return readiness_reply(readiness(surface.node))
 
     return ready
@@ -106,7 +106,7 @@ def metrics_row(metrics: Shown) -> Row:
     """Give the row that shows figures."""
 
     async def scrape(request: Request) -> ASGIApp:
-        query_args(request.scope["query_string"], {})
+        refuse_query(request)
         kind = (b"content-type", METRICS_TYPE.encode())
         return Reply(200, await metrics.shown(), (kind, (b"cache-control", b"no-store")))
 

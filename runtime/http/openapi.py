@@ -10,7 +10,7 @@ from runtime.errors import ERRORS
 from runtime.http.arguments import queried
 from runtime.http.reply import ErrorBody
 from runtime.node import OPERATIONS
-from runtime.wire import JSON
+from runtime.strict_json import JSON
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

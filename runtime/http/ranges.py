@@ -22,11 +22,6 @@ class Span(NamedTuple):
     size: int
 
     @property
-    def is_part(self) -> bool:
-        """Whether it is not all of them."""
-        return self.length != self.size
-
-    @property
     def content_range(self) -> bytes:
         """The header that says which bytes these are."""
         return b"bytes %d-%d/%d" % (self.start, self.start + self.length - 1, self.size)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from runtime.errors import ErrorDetail
-from runtime.wire import JSON, encode_json
+from runtime.strict_json import JSON, encode_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 Header = tuple[bytes, bytes]
 
-RETRY_AFTER: Final = b"1"  # seconds after which somebody who was sent away may come again
 _NOSNIFF: Final = (b"x-content-type-options", b"nosniff")
 _JSON_HEADERS: Final = (
     (b"content-type", JSON.encode()),
@@ -82,10 +81,7 @@ def error_reply(error: OperationError, *headers: Header) -> Reply:
 
 def headers_of(error: OperationError) -> Iterable[Header]:
     """Give the headers that HTTP wants beside some errors."""
-    if error.kind.status == _UNAVAILABLE:
-        yield b"retry-after", RETRY_AFTER
+    if error.kind.retry_after is not None:
+        yield b"retry-after", b"%d" % error.kind.retry_after
     if error.code == "INVALID_RANGE" and error.details and "size" in error.details:
         yield b"content-range", b"bytes */%d" % error.details["size"]
-
-
-_UNAVAILABLE: Final = 503

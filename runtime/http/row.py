@@ -18,7 +18,8 @@ from starlette.types import ASGIApp
 from runtime.node import Node
 from runtime.operations.requests import Request
 from runtime.settings import Settings
-from runtime.wire import JSON
+from runtime.strict_json import JSON
+from runtime.websocket import SocketLimits
 
 Handler = Callable[[HttpRequest], Awaitable[ASGIApp]]
 Source = Literal["path", "query", "body"]
@@ -29,10 +30,11 @@ _METHODS_WITH_BODY: Final = frozenset({"POST"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surface:
-    """What handlers are made for: a node, its settings, and all that is served."""
+    """What handlers are made for: a node, its settings, its sockets, and all that is served."""
 
     node: Node
     settings: Settings
+    sockets: SocketLimits
     rows: Sequence[Row] = ()
 
 

@@ -19,7 +19,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from actors.run.events import RUN_EVENTS, RunCreated
-from actors.run.status import TERMINAL
+from actors.run.status import ENDED
 from eventlog.cursor import check_of
 from eventlog.errors import CodecError
 from eventlog.record import START
@@ -259,7 +259,7 @@ class Directory:
 
     def open_runs(self, after: int, limit: int = MAX_PAGE) -> Sequence[Listed]:
         """List runs that have not ended, oldest first: what a host takes up."""
-        ended = ", ".join(f"'{status.value}'" for status in sorted(TERMINAL))
+        ended = ", ".join(f"'{status}'" for status in sorted(ENDED))
         statement = (
             "SELECT r.run_id, r.position FROM runs r JOIN intervals i ON i.run_id = r.run_id"  # noqa: S608
             f" WHERE i.ends = {_OPEN} AND i.status NOT IN ({ended}) AND r.position > ?"

@@ -183,7 +183,7 @@ class RunEvent(TypedDict):
 
 
 class Frame(TypedDict):
-    """Some events of a channel, in order, each of the type that CHANNELS names.
+    """Some events of a channel, in order, each of the type that EVENT_TYPES names.
 
     ``cursor`` leads on from here; it is null while the runs that exist are still being listed.
     ``live`` says that nothing newer was known, ``end`` that nothing will follow: the one run that
@@ -196,4 +196,4 @@ class Frame(TypedDict):
     end: bool
 
 
-CHANNELS: Final = {"runs": RunDelta, "export": ExportItem, "run": RunEvent, "log": LogRecord}
+EVENT_TYPES: Final = {"runs": RunDelta, "export": ExportItem, "run": RunEvent, "log": LogRecord}

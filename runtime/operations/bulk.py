@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from actors.run.status import TERMINAL, Status
+from actors.run.status import ENDED, OPEN, Status
 from runtime.errors import OperationError, translated
 from runtime.execution.run_logging import about_run
 from runtime.operations.answers import BulkAnswer
@@ -41,9 +41,7 @@ if TYPE_CHECKING:
 RATE: Final = 100.0  # runs changed in a second, by all who ask together
 TOGETHER: Final = 10  # runs changed at a time: their appends share a commit
 PAGE_TIME: Final = 10.0  # seconds after which a page ends, however many runs are left of it
-_CANCELABLE: Final = frozenset(status.value for status in Status if status not in TERMINAL)
-_RETRIABLE: Final = frozenset(status.value for status in TERMINAL)
-_OPEN: Final = frozenset({Status.QUEUED.value, Status.RUNNING.value})
+_NOT_ASKED: Final = OPEN - {Status.CANCEL_REQUESTED.value}  # to end
 _FAILED: Final = frozenset({Status.FAILED.value})
 _log = logging.getLogger("perdure.bulk")
 
@@ -108,8 +106,8 @@ class Bulk:
     @operation("runs.cancel_many", Permission.CANCEL, "INVALID_CURSOR")
     async def cancel_many(self, principal: Principal, request: CancelMany) -> BulkAnswer:
         """Ask many runs to end: count them first, then pass the count and its cursor."""
-        usual = _CANCELABLE if request.force else _OPEN
-        where = _filter(principal, request, _CANCELABLE, usual, newest=False)
+        usual = OPEN if request.force else _NOT_ASKED
+        where = _filter(principal, request, OPEN, usual, newest=False)
 
         async def cancel(run_id: str) -> str | None:
             created = await self._reader.require(principal, run_id)
@@ -123,7 +121,7 @@ class Bulk:
     @operation("runs.retry_many", Permission.RUN, "INVALID_CURSOR")
     async def retry_many(self, principal: Principal, request: RetryMany) -> BulkAnswer:
         """Run many runs again: count them first, then pass the count and its cursor."""
-        where = _filter(principal, request, _RETRIABLE, _FAILED, newest=True)
+        where = _filter(principal, request, ENDED, _FAILED, newest=True)
 
         async def retry(run_id: str) -> str | None:
             parent = await self._reader.now(principal, run_id)

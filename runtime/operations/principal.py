@@ -13,7 +13,7 @@ class Permission(StrEnum):
     READ = "read"  # look at runs, what they put out, and what can be run
     RUN = "run"  # create runs, retry them, answer their questions
     CANCEL = "cancel"  # ask runs to end
-    OPERATE = "operate"  # read the raw log, of all tenants
+    OPERATE = "operate"  # what concerns all tenants: the raw log, and collecting blobs
 
 
 EVERYTHING: Final = frozenset(Permission)

@@ -9,6 +9,5 @@ from runtime.port.listeners import CannotListen as CannotListen
 from runtime.port.listeners import open_listeners as open_listeners
 from runtime.port.listeners import tls_context as tls_context
 from runtime.port.port import Port as Port
-from runtime.port.upgrade import PrefixStream as PrefixStream
 from runtime.port.upgrade import Upgrade as Upgrade
 from runtime.port.wire import Disconnected as Disconnected

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from runtime.port.head import Head
     from runtime.port.port import Port, UpgradeHandler
 
-log: Final = logging.getLogger(__name__)
-access: Final = logging.getLogger("runtime.port.access")
+log: Final = logging.getLogger("perdure.port")
+access: Final = logging.getLogger("perdure.port.access")
 
 _SLOW: Final = "the head of the request took too long; send it at once, or again"
 _CRASHED: Final = Refusal("INTERNAL", "something went wrong here; it was logged")
@@ -177,7 +177,6 @@ class Connection:
         scope["scheme"] = self.scheme
         scope["client"] = self.client
         scope["server"] = self.server
-        scope["state"] = self._port.state.copy()
         return scope
 
     async def _app_failed(self, exchange: Exchange, error: Exception) -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     UpgradeHandler = Callable[[Upgrade], Awaitable[None]]
     Listener = trio.abc.Listener[Any]
 
-log: Final = logging.getLogger(__name__)
+log: Final = logging.getLogger("perdure.port")
 
 _NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _PAUSE: Final = 0.1  # after the system had no room for another connection
@@ -65,7 +65,6 @@ class Port:
         self.limits = limits or PortLimits()
         self.gate = gate or Gate()
         self.counters = PortCounters()
-        self.state: dict[str, Any] = {}  # copied into the scope of every request
         self.draining = False
         self._env = env
         self._second = -1

@@ -12,6 +12,8 @@ from runtime.errors import ERRORS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    Header = tuple[bytes, bytes]
+
 
 class Refusal(NamedTuple):
     """An error of the table in ``runtime.errors``, with a message that says what to do next."""
@@ -25,6 +27,11 @@ class Refusal(NamedTuple):
         """What HTTP says to it."""
         return ERRORS[self.code].status
 
+    @property
+    def retry_after(self) -> int | None:
+        """After how many seconds to come again, if that is worth saying."""
+        return ERRORS[self.code].retry_after
+
 
 class Refused(Exception):
     """A request stops here. Raised by parsers; the connection answers and ends."""
@@ -35,26 +42,20 @@ class Refused(Exception):
         self.refusal = Refusal(code, message, details or None)
 
 
-def error_body(code: str, message: str, details: Mapping[str, Any] | None = None) -> bytes:
-    """Give the JSON of an error."""
-    return msgspec.json.encode({"error": {"code": code, "message": message, "details": details}})
-
-
-def error_response(refusal: Refusal, *, date: bytes, head_only: bool = False) -> bytes:
-    """Give a whole response that ends its connection."""
-    body = error_body(*refusal)
-    again = b"retry-after: 1\r\n" if ERRORS[refusal.code].retriable else b""
-    return raw_response(refusal.status, body, date=date, head_only=head_only, more=again)
-
-
-def raw_response(
-    status: int, body: bytes, *, date: bytes, head_only: bool = False, more: bytes = b""
+def error_response(
+    refusal: Refusal, *headers: Header, date: bytes, head_only: bool = False
 ) -> bytes:
-    """Put together a response that ends its connection; ``more`` are whole header lines."""
+    """Give a whole response that ends its connection."""
+    code, message, details = refusal
+    error = {"code": code, "message": message, "details": details}
+    body = msgspec.json.encode({"error": error})
+    lines = [b"%s: %s\r\n" % header for header in headers]
+    if refusal.retry_after is not None:
+        lines.append(b"retry-after: %d\r\n" % refusal.retry_after)
     head = (
         b"HTTP/1.1 %d %s\r\ndate: %s\r\ncontent-type: application/json\r\n"
         b"content-length: %d\r\nconnection: close\r\n%s\r\n"
-    ) % (status, reason_phrase(status), date, len(body), more)
+    ) % (refusal.status, reason_phrase(refusal.status), date, len(body), b"".join(lines))
     return head if head_only else head + body
 
 

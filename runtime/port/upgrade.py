@@ -7,45 +7,8 @@ from dataclasses import dataclass, field
 
 import trio
 
-from runtime.port.refusal import error_body, raw_response
+from runtime.port.refusal import Refusal, error_response
 from runtime.port.wire import Wire
-
-
-class PrefixStream(trio.abc.HalfCloseableStream):
-    """A stream that gives some bytes again before those that are still to come."""
-
-    def __init__(self, stream: trio.abc.Stream, prefix: bytes) -> None:
-        """Give ``prefix`` first."""
-        self.stream = stream
-        self._prefix = prefix
-
-    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        """Give what comes next."""
-        if not self._prefix:
-            return await self.stream.receive_some(max_bytes)
-        await trio.lowlevel.checkpoint()
-        size = max_bytes or len(self._prefix)
-        given, self._prefix = self._prefix[:size], self._prefix[size:]
-        return given
-
-    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Send."""
-        await self.stream.send_all(data)
-
-    async def wait_send_all_might_not_block(self) -> None:
-        """Wait until there is room."""
-        await self.stream.wait_send_all_might_not_block()
-
-    async def send_eof(self) -> None:
-        """Say that nothing more is sent, where the stream below can."""
-        if isinstance(self.stream, trio.abc.HalfCloseableStream):
-            await self.stream.send_eof()
-        else:
-            await trio.lowlevel.checkpoint()
-
-    async def aclose(self) -> None:
-        """Close the stream below."""
-        await self.stream.aclose()
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -68,12 +31,8 @@ class Upgrade:
     _wire: Wire = field(repr=False)
     _date: bytes = field(repr=False)
 
-    def replayed(self) -> PrefixStream:
-        """Give a stream on which this request is still to be read: for libraries with a parser."""
-        return PrefixStream(self.stream, self.head + self.trailing)
-
-    async def refuse(self, status: int, code: str, message: str) -> None:
-        """Answer with an error; the handler returns afterwards."""
-        body = error_body(code, message)
-        await self._wire.write(raw_response(status, body, date=self._date))
+    async def refuse(self, code: str, message: str, *headers: tuple[bytes, bytes]) -> None:
+        """Answer with an error of the table; the handler returns afterwards."""
+        refusal = Refusal(code, message)
+        await self._wire.write(error_response(refusal, *headers, date=self._date))
         await self._wire.linger()

@@ -216,7 +216,7 @@ def _port_of(listeners: Sequence[trio.abc.Listener[Any]]) -> int:
 def _app(node: Node, settings: Settings, port: Port, sockets: Sockets) -> ASGIApp:
     metrics = Metrics(node, lambda: _port_figures(port), lambda: _socket_figures(sockets))
     rows = (*ROWS, *events.ROWS, *health.ROWS, health.metrics_row(metrics))
-    return create_app(node, settings, rows)
+    return create_app(node, settings, rows, sockets.limits)
 
 
 def _port_figures(port: Port) -> Iterable[Figure]:

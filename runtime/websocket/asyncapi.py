@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NotRequired, TypedDict
 import msgspec
 
 from runtime.errors import ErrorDetail
-from runtime.operations.answers import CHANNELS
+from runtime.operations.answers import EVENT_TYPES
 from runtime.operations.requests import FollowLog
 from runtime.websocket.conversation import Call, EndReason, Follow, More, Stop
 from runtime.websocket.formats import FORMATS
@@ -70,7 +70,7 @@ FROM_SERVER: Final = (Answer, Refusal, Events, Live, End)
 def document(operations: Iterable[Operation], version: str) -> dict[str, Any]:
     """Describe everything that can be said on a connection."""
     rows = [row for row in operations if not row.follows]
-    types: list[Any] = [*FROM_CLIENTS, *FROM_SERVER, FollowLog, *CHANNELS.values()]
+    types: list[Any] = [*FROM_CLIENTS, *FROM_SERVER, FollowLog, *EVENT_TYPES.values()]
     types += [kind for row in rows for kind in (row.request, row.response)]
     made, components = msgspec.json.schema_components(types, ref_template=_REFERENCE)
     schemas = dict(zip(types, made, strict=True))
@@ -115,7 +115,7 @@ def document(operations: Iterable[Operation], version: str) -> dict[str, Any]:
             }
             for row in rows
         },
-        "x-channels": {name: schemas[event] for name, event in CHANNELS.items()},
+        "x-channels": {name: schemas[event] for name, event in EVENT_TYPES.items()},
     }
 
 

@@ -30,6 +30,7 @@ from runtime.errors import OperationError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from runtime.websocket.follower import Follower
     from runtime.websocket.formats import Format
 
 Id = (
@@ -104,7 +105,7 @@ class Conversation:
         self._calls: dict[str | int, int] = {}  # and how many bytes each has
         self._call_bytes = 0
         self._leaving = 0  # answers on their way
-        self._follows: set[str | int] = set()
+        self.followers: dict[str | int, Follower] = {}  # who gets a Follow puts its follower here
 
     # What a client says
 
@@ -123,16 +124,15 @@ class Conversation:
             return self._refuse(f"this is no {kind.__name__.lower()}: {error}", value.get("id"))
         if isinstance(asked, Call | Follow):
             return self._begin(asked, len(message))
-        return asked if asked.id in self._follows else None
+        return asked if asked.id in self.followers else None
 
     def _begin(self, asked: Call | Follow, size: int) -> ClientMessage | Reply:
-        if asked.id in self._calls or asked.id in self._follows:
+        if asked.id in self._calls or asked.id in self.followers:
             return self._refuse("this id stands for something else that is open", asked.id)
         limits = self._limits
         if isinstance(asked, Follow):
-            if len(self._follows) >= limits.follows:
+            if len(self.followers) >= limits.follows:
                 return self._too_many(asked.id, f"{limits.follows} follows")
-            self._follows.add(asked.id)
         else:
             if len(self._calls) + self._leaving >= limits.calls:
                 return self._too_many(asked.id, f"{limits.calls} calls")
@@ -188,4 +188,4 @@ class Conversation:
 
     def _forget(self, ended: str | int) -> None:
         self._call_bytes -= self._calls.pop(ended, 0)
-        self._follows.discard(ended)
+        self.followers.pop(ended, None)

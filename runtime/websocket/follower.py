@@ -43,6 +43,7 @@ class Follower:
         self._reason: EndReason | None = None
         self._credited = trio.Event()
         self._left = trio.Event()  # the group
+        self.ended = trio.Event()  # and told so, or has nobody to tell
         self._told_live = False
         self._ended_at: str | None = None
 

@@ -14,8 +14,8 @@ import cbor2
 
 from eventlog import cbor
 from eventlog.errors import CodecError
+from runtime.strict_json import decode_json, encode_json
 from runtime.websocket.frames import BINARY, TEXT
-from runtime.wire import decode_json, encode_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

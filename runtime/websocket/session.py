@@ -36,7 +36,6 @@ FAREWELL: Final = 5.0  # seconds that parting may take
 SERVICE_RESTART: Final = 1012
 FOLLOW: Final = "log.follow"
 PULLS: Final = 4  # follows of a connection whose batches are on their way; others wait without one
-_MOMENT: Final = 0.01
 
 
 class Messages(Protocol):
@@ -77,7 +76,6 @@ class Session:
             row.name for row in operations if row.permission is Permission.READ
         )
         self._reads = trio.CapacityLimiter(limits.reads)  # their answers are large
-        self._followers: dict[str | int, Follower] = {}
         self._pulls = trio.CapacityLimiter(PULLS)
         self._draining = trio.Event()
         self._parted = trio.Event()
@@ -85,7 +83,7 @@ class Session:
     @property
     def follows(self) -> int:
         """How many follows are open."""
-        return len(self._followers)
+        return len(self._conversation.followers)
 
     async def run(self) -> None:
         """Serve the client until it goes, or is sent away."""
@@ -112,17 +110,18 @@ class Session:
     async def _receive(self, message: str | bytes, nursery: trio.Nursery) -> None:
         """Begin what a message asks for. No handler is waited for: reading never stops."""
         asked = self._conversation.receive(message)
+        followers = self._conversation.followers
         match asked:
             case Call():
                 nursery.start_soon(self._call, asked)
             case Follow():
                 follower = Follower(asked.id, self._format, self._wire, self._pulls, asked.credit)
-                self._followers[asked.id] = follower
+                followers[asked.id] = follower
                 nursery.start_soon(self._follow, asked, follower)
             case More():
-                self._followers[asked.id].allow(asked.credit)
+                followers[asked.id].allow(asked.credit)
             case Stop():
-                self._followers[asked.id].stop()
+                followers[asked.id].stop()
             case Reply():
                 await self._send(asked.message)  # a peer that only complains has to listen
             case None:
@@ -153,8 +152,10 @@ class Session:
         except trio.BrokenResourceError:
             pass  # the peer is gone; the reader finds out too
         finally:
-            if self._followers.get(asked.id) is follower:  # and not one that took the id over
-                del self._followers[asked.id]
+            followers = self._conversation.followers
+            if followers.get(asked.id) is follower:  # and not one that took the id over
+                del followers[asked.id]
+            follower.ended.set()
 
     # Writing
 
@@ -164,10 +165,11 @@ class Session:
     async def _drain_when_asked(self) -> None:
         await self._draining.wait()
         with trio.move_on_after(FAREWELL):
-            for follower in list(self._followers.values()):
-                follower.stop("draining")
-            while self._followers:
-                await self._env.sleep(_MOMENT)
+            while followers := list(self._conversation.followers.values()):
+                for follower in followers:
+                    follower.stop("draining")
+                for follower in followers:
+                    await follower.ended.wait()
             await self._messages.aclose(SERVICE_RESTART, "come back with your cursors")
         self._parted.set()
 

@@ -30,8 +30,17 @@ if TYPE_CHECKING:
     from runtime.operations.principal import Principal
     from runtime.websocket.formats import Format
 
+    Refusal = tuple[str, str, *tuple[tuple[bytes, bytes], ...]]  # code, message, headers
+
 PATH: Final = "/ws"
+VERSION: Final = b"13"  # of WebSocket, as RFC 6455 has it
+UPGRADE_TO: Final = (  # what clients are told that come with something else
+    (b"upgrade", b"websocket"),
+    (b"connection", b"upgrade"),
+    (b"sec-websocket-version", VERSION),
+)
 WITHOUT_SUBPROTOCOL: Final = "perdure.v1+json"  # what a client gets that asks for none
+_NOT_SPOKEN: Final = ("VALIDATION_ERROR", f"the subprotocols here are {' and '.join(FORMATS)}")
 _EXPECTED: Final = (
     BadPeer,
     ConnectionClosed,
@@ -71,8 +80,8 @@ class Upgrade(Protocol):
     def socket(self) -> trio.socket.SocketType | None:
         """The bare socket below it; None if bytes cannot be written to it as they are."""
 
-    async def refuse(self, status: int, code: str, message: str) -> None:
-        """Answer with an error."""
+    async def refuse(self, code: str, message: str, *headers: tuple[bytes, bytes]) -> None:
+        """Answer with an error of the table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +107,8 @@ class Sockets:
         self._env = node.host.env
         self._operations = node.operations
         self._principal_of = principal_of
-        self._limits = limits or SocketLimits()
-        self._fanout = Fanout(node.host.log)
+        self.limits = limits or SocketLimits()
+        self._fanout = Fanout(node.host.log, heartbeat=node.channels.limits.heartbeat)
         self._sessions: set[Session] = set()
         self._draining = False
         self.run = self._fanout.run
@@ -122,8 +131,10 @@ class Sockets:
 
     async def accept(self, upgrade: Upgrade) -> None:
         """Serve a connection until it ends; whatever happens on it ends here."""
-        chosen = await self._chosen(upgrade)
-        if chosen is None:
+        chosen = _chosen(upgrade)
+        refusal = self._refusal(upgrade)
+        if chosen is None or refusal is not None:
+            await upgrade.refuse(*(refusal or _NOT_SPOKEN))
             return
         wire = Wire(
             self._env,
@@ -131,7 +142,7 @@ class Sockets:
             upgrade.head,
             trailing=upgrade.trailing,
             socket=upgrade.socket,
-            limits=self._limits.wire,
+            limits=self.limits.wire,
         )
         try:
             await self._serve(upgrade, wire, *chosen)
@@ -143,37 +154,26 @@ class Sockets:
         finally:
             await trio.aclose_forcefully(wire)
 
-    async def _chosen(self, upgrade: Upgrade) -> tuple[str | None, Format] | None:
-        """Give the subprotocol that both sides know, and its format; or refuse."""
+    def _refusal(self, upgrade: Upgrade) -> Refusal | None:
+        """Say why there is nothing to upgrade to, if so."""
         if upgrade.path != PATH:
-            await upgrade.refuse(404, "NOT_FOUND", f"WebSockets are at {PATH}")
-            return None
-        if self._draining or len(self._sessions) >= self._limits.connections:
-            message = "this server goes down" if self._draining else "too many connections are open"
-            await upgrade.refuse(503, "UNAVAILABLE", f"{message}; come again soon")
-            return None
-        if not any(key == b"sec-websocket-key" for key, _ in upgrade.headers):
-            await upgrade.refuse(400, "BAD_REQUEST", "send a handshake with a Sec-WebSocket-Key")
-            return None
-        offered = [
-            name.strip().decode("latin-1")
-            for key, value in upgrade.headers
-            if key == b"sec-websocket-protocol"
-            for name in value.split(b",")
-        ]
-        for name in offered:
-            if name in FORMATS:
-                return name, FORMATS[name]
-        if not offered:
-            return None, FORMATS[WITHOUT_SUBPROTOCOL]
-        known = " and ".join(FORMATS)
-        await upgrade.refuse(400, "VALIDATION_ERROR", f"the subprotocols here are {known}")
+            return "NOT_FOUND", f"WebSockets are at {PATH}"
+        if self._draining:
+            return "UNAVAILABLE", "this server goes down; come again soon"
+        if len(self._sessions) >= self.limits.connections:
+            return "TOO_MANY_CONNECTIONS", "too many connections are open; come again soon"
+        named = dict(upgrade.headers)
+        if b"sec-websocket-key" not in named:
+            return "BAD_REQUEST", "send a handshake with a Sec-WebSocket-Key"
+        if named.get(b"sec-websocket-version") != VERSION:
+            message = f"connect with version {VERSION.decode()} of WebSocket"
+            return "UPGRADE_REQUIRED", message, *UPGRADE_TO
         return None
 
     async def _serve(
         self, upgrade: Upgrade, wire: Wire, subprotocol: str | None, format_: Format
     ) -> None:
-        limits = self._limits
+        limits = self.limits
         async with trio.open_nursery() as nursery:  # the library's reader is in it
             with trio.fail_after(limits.handshake):
                 request = await wrap_server_stream(
@@ -203,6 +203,19 @@ class Sockets:
             finally:
                 self._sessions.discard(session)
             nursery.cancel_scope.cancel()
+
+
+def _chosen(upgrade: Upgrade) -> tuple[str | None, Format] | None:
+    """Give the subprotocol that both sides know, and its format."""
+    offered = [
+        name.strip().decode("latin-1")
+        for key, value in upgrade.headers
+        if key == b"sec-websocket-protocol"
+        for name in value.split(b",")
+    ]
+    if not offered:
+        return None, FORMATS[WITHOUT_SUBPROTOCOL]
+    return next(((name, FORMATS[name]) for name in offered if name in FORMATS), None)
 
 
 def _first(group: BaseExceptionGroup[BadPeer]) -> BadPeer:

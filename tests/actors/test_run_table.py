@@ -10,7 +10,7 @@ from actors.errors import Fenced, NoSuchQuestion, NotNow, Refusal
 from actors.run.commands import Answer, Recover, RequestCancel, RunCommand
 from actors.run.core import RUN
 from actors.run.events import ProgressReported
-from actors.run.status import MOVES, CancelMode, Outcome, Status
+from actors.run.status import ENDED, MOVES, OPEN, CancelMode, Outcome, Status
 from actors.testing import given
 from tests.actors.test_run_core import (
     ACTIVATE,
@@ -111,3 +111,9 @@ def test_only_allowed_moves_are_possible(before: Status, after: Status) -> None:
         if scenario.refusal is None:
             reached.add(scenario.allowed().state.status)
     assert (after in reached - {before}) == (after in MOVES[before])
+
+
+def test_a_run_is_open_or_has_ended() -> None:
+    """Whoever reads texts finds each status in one of two sets."""
+    assert {"queued", "running", "cancel_requested"} == OPEN
+    assert {"succeeded", "failed", "canceled", "timeout"} == ENDED

@@ -1,3 +1,6 @@
+import re
+
+from runtime.execution.run_logging import OURS
 from tests.repository.tree import PACKAGES, ROOT, name, python_files
 
 MOST_LINES = 400  # the aim is about 300
@@ -31,3 +34,16 @@ def test_every_package_says_what_it_may_not_know() -> None:
         first = (ROOT / package / "__init__.py").read_text("utf-8").partition("\n")[0]
         assert first.startswith('"""'), package
         assert "know" in first.lower(), package
+
+
+def test_every_logger_is_named_as_ours() -> None:
+    """By its name a record is told from what an entry logs; only the root has none."""
+    named = re.compile(r"getLogger\((.*?)\)")
+    found = [
+        logger
+        for path in python_files()
+        if path.relative_to(ROOT).parts[0] in PACKAGES
+        for logger in named.findall(path.read_text("utf-8"))
+    ]
+    assert found
+    assert [each for each in found if each and not each.startswith(f'"{OURS}')] == []

@@ -18,7 +18,7 @@ from runtime.errors import OperationError
 from runtime.execution.limits import HostLimits
 from runtime.lists.directory import Directory
 from runtime.node import OPERATIONS, Node, open_node
-from runtime.operations.answers import ExportPage, RunAnswer, RunPage
+from runtime.operations.answers import ExportPage, Frame, RunAnswer, RunPage
 from runtime.operations.bulk import RATE
 from runtime.operations.claims import CLAIM_WINDOW
 from runtime.operations.principal import LOCAL, Principal
@@ -121,11 +121,18 @@ class Service:
         return self.node.host.log.cursor(await self.node.host.log.head())
 
 
+async def next_frame(following: Following) -> Frame:
+    """Wait for the next delivery, with its events as they are."""
+    shown, cursor, live, end = await following.next_delivery()
+    events = [one.as_event() for one in shown]
+    return {"events": events, "cursor": cursor, "live": live, "end": end}
+
+
 async def events(following: Following) -> list[Any]:
     """Pull what a follower has missed, until it is live."""
     missed: list[Any] = []
     while True:
-        frame = await following.next_frame()
+        frame = await next_frame(following)
         missed.extend(frame["events"])
         if frame["live"]:
             return missed
@@ -135,7 +142,7 @@ async def until_ended(following: Following) -> list[RunDelta]:
     """Pull deltas until one tells an end."""
     seen: list[Any] = []
     while not seen or seen[-1]["status"] not in {"succeeded", "failed", "canceled", "timeout"}:
-        seen.extend((await following.next_frame())["events"])
+        seen.extend((await next_frame(following))["events"])
     return seen
 
 

@@ -16,7 +16,7 @@ from runtime.channels import Following
 from runtime.operations.answers import Frame
 from runtime.operations.principal import LOCAL
 from runtime.operations.requests import CancelRun, ExportRun
-from tests.runtime.service import Service, events, refused, service, until_ended
+from tests.runtime.service import Service, events, next_frame, refused, service, until_ended
 
 
 async def kept(s: Service, run_id: str) -> list[dict[str, Any]]:
@@ -85,7 +85,7 @@ async def test_a_follower_without_a_cursor_begins_with_the_runs_that_have_not_en
         ]
         await trio.sleep(1)
         following = await s.follow("runs", limit=2)
-        frames = [await following.next_frame() for _ in range(3)]
+        frames = [await next_frame(following) for _ in range(3)]
         listed: list[Any] = [event for frame in frames for event in frame["events"]]
         assert [event["op"] for event in listed] == ["add"] * 5
         assert [event["run_id"] for event in listed] == napping[::-1]
@@ -97,10 +97,10 @@ async def test_a_follower_without_a_cursor_begins_with_the_runs_that_have_not_en
         assert late not in {event["run_id"] for event in listed}
 
         only = await s.follow("runs", run_id=ended)
-        (shown,) = (await only.next_frame())["events"]
+        (shown,) = (await next_frame(only))["events"]
         assert (shown["op"], shown["status"]) == ("add", "succeeded")
         queued = await s.follow("runs", status=["queued"], task_id="t")
-        assert {e["status"] for e in (await queued.next_frame())["events"]} <= {"queued"}
+        assert {e["status"] for e in (await next_frame(queued))["events"]} <= {"queued"}
 
 
 async def test_a_follower_that_reconnects_misses_nothing_and_gets_nothing_twice(
@@ -119,7 +119,7 @@ async def test_a_follower_that_reconnects_misses_nothing_and_gets_nothing_twice(
             await s.start("nap", args={"seconds": 30})
             following = await s.follow("runs", after=cursor)
             for _ in range(3):
-                frame = await following.next_frame()
+                frame = await next_frame(following)
                 seen.extend((event["run_id"], event["status"]) for event in frame["events"])
                 cursor = frame["cursor"]
     async with service(store) as s:
@@ -142,7 +142,7 @@ async def test_progress_is_thinned_for_each_run_and_its_last_value_comes(
         last: dict[str, float | None] = {}
         ended = 0
         while ended < 2:
-            for change in (await following.next_frame())["events"]:
+            for change in (await next_frame(following))["events"]:
                 last[change["run_id"]] = change["progress"]
                 ended += change["status"] == "succeeded"
                 if "message" in change:
@@ -181,7 +181,7 @@ async def test_an_item_is_kept_before_anybody_hears_of_it(autojump_clock: MockCl
         run_id = (await s.start("exports"))["run_id"]
         heard: list[Any] = []
         while len(heard) < 4:
-            for item in (await following.next_frame())["events"]:
+            for item in (await next_frame(following))["events"]:
                 heard.append(item)
                 assert item in await kept(s, run_id)
         assert heard == await kept(s, run_id)
@@ -233,7 +233,7 @@ async def test_operators_follow_the_records_themselves(autojump_clock: MockClock
         assert records[0]["body"]["entry_id"] == "greet"
         assert records[0]["metadata"]["trace"] == "tr"
         assert [r["sealed"] for r in records] == [False] * (len(records) - 1) + [True]
-        first = await (await s.follow("log", limit=2)).next_frame()
+        first = await next_frame(await s.follow("log", limit=2))
         assert first["events"] == records[:2]
         assert await events(await s.follow("log", after=first["cursor"])) == records[2:]
         mine = await s.follow("log", run_id=run_id)
@@ -262,7 +262,7 @@ async def test_following_one_run_ends_with_the_run(channel: str, autojump_clock:
         past = await s.follow(channel, run_id=run_id, after=None)
         assert (await _last(past))["end"]
         again = await s.follow(channel, run_id=run_id, after=last["cursor"])
-        assert await again.next_frame() == last | {"events": [], "live": True}
+        assert await next_frame(again) == last | {"events": [], "live": True}
 
 
 async def test_an_end_is_told_though_a_filter_hides_it(autojump_clock: MockClock) -> None:
@@ -300,6 +300,6 @@ async def test_each_event_of_a_delivery_has_a_cursor(autojump_clock: MockClock) 
 
 async def _last(following: Following) -> Frame:
     while True:
-        frame = await following.next_frame()
+        frame = await next_frame(following)
         if frame["end"]:
             return frame

@@ -24,7 +24,7 @@ from runtime.process.kit_async import AsyncRun
 from tests.runtime.execution.anywhere_plugin import PLACES, Anywhere
 from tests.runtime.execution.test_current_run import items
 from tests.runtime.process.test_processes import lines, result, until_stage
-from tests.runtime.service import Service, real_service, refused
+from tests.runtime.service import Service, next_frame, real_service, refused
 
 ANYWHERE = pytest.mark.parametrize("place", PLACES)
 
@@ -57,7 +57,7 @@ async def pid_of(s: Service, run_id: str) -> int:
     """Wait until a run has told the id of its process."""
     following = await s.follow("runs", run_id=run_id)
     while True:
-        for change in (await following.next_frame())["events"]:
+        for change in (await next_frame(following))["events"]:
             if str(change.get("stage")).startswith("pid "):
                 return int(str(change["stage"]).removeprefix("pid "))
 
@@ -89,7 +89,7 @@ async def test_reports_are_visible_while_it_runs(place: str) -> None:
         following = await s.follow("runs", run_id=run_id)
         changes: list[Any] = []
         while not (changes and changes[-1].get("progress") == 0.4):
-            changes.extend((await following.next_frame())["events"])
+            changes.extend((await next_frame(following))["events"])
         staged = [change for change in changes if change.get("stage") == "loading"]
         assert (staged[0]["message"], staged[0]["status"]) == ("the first part", "running")
         record = await s.read(run_id)
@@ -292,7 +292,7 @@ async def test_an_awaited_entry_may_wait_for_much_at_once() -> None:
         following = await s.follow("runs", run_id=run_id)
         with trio.fail_after(20):
             while len(questions := (await s.read(run_id))["questions"]) < 40:
-                await following.next_frame()
+                await next_frame(following)
         for question in questions:
             request = AnswerRun(run_id=run_id, question_id=question, answer=question)
             await s.answer(LOCAL, request)

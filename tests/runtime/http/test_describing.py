@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from trio.testing import MockClock
 
+from eventlog.follow import FollowLimits
 from runtime.errors import ERRORS
 from runtime.http import events, health
 from runtime.http.app import create_app
@@ -20,8 +21,10 @@ from runtime.http.page import page, policy
 from runtime.http.row import Row
 from runtime.http.table import ROWS
 from runtime.node import OPERATIONS
-from runtime.operations.answers import CHANNELS
+from runtime.operations.answers import EVENT_TYPES
 from runtime.settings import Settings
+from runtime.websocket import SocketLimits
+from runtime.websocket.conversation import ConversationLimits
 from tests.repository.tree import ROOT
 from tests.runtime.http.client import client
 
@@ -184,10 +187,25 @@ async def test_capabilities_are_what_is_in_force(autojump_clock: MockClock) -> N
         assert told["windows"]["sync_wait"] == 7
         assert told["windows"]["idempotency"] == 86400
         assert told["rates"] == {"progress": 0.1, "progress_items": 0.5}
-        assert set(told["channels"]) == set(CHANNELS)
+        assert set(told["channels"]) == set(EVENT_TYPES)
         assert set(told["errors"]) == set(ERRORS)
         assert told["operations"] == sorted(OPERATIONS)
         assert (await asking.get("/version")).json()["version"] == told["version"]
+
+
+async def test_capabilities_know_the_limits_of_followers_and_sockets(
+    autojump_clock: MockClock,
+) -> None:
+    """Those that the server beside it has, and not what they usually are."""
+    async with client() as asking:
+        node = asking.behind.node
+        node.channels.limits = FollowLimits(heartbeat=3)
+        sockets = SocketLimits(conversation=ConversationLimits(calls=7))
+        app = create_app(node, Settings(), sockets=sockets)
+        asking.http._transport.app = app  # type: ignore[attr-defined]
+        told = (await asking.get("/capabilities")).json()
+        assert told["windows"]["heartbeat"] == 3
+        assert told["websocket"]["calls"] == 7
 
 
 async def test_a_module_adds_to_the_surface_with_rows(autojump_clock: MockClock) -> None:

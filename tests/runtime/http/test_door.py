@@ -48,6 +48,7 @@ async def test_the_address_of_websockets_says_so(autojump_clock: MockClock) -> N
             response = await asking.http.request(method, "/ws")
             assert error_of(response, 426)["code"] == "UPGRADE_REQUIRED"
             assert response.headers["upgrade"] == "websocket"
+            assert response.headers["sec-websocket-version"] == "13"
 
 
 async def test_a_method_that_an_address_does_not_take(autojump_clock: MockClock) -> None:
@@ -333,4 +334,4 @@ def test_every_error_says_what_to_do() -> None:
 
 def test_a_surface_is_small_to_make() -> None:
     """What handlers are made for is data."""
-    assert set(Surface.__dataclass_fields__) == {"node", "settings", "rows"}
+    assert set(Surface.__dataclass_fields__) == {"node", "settings", "sockets", "rows"}

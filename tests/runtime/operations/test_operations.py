@@ -18,16 +18,17 @@ from actors.errors import (
     NotNow,
     TooLarge,
 )
+from actors.run.status import Status
 from eventlog import errors as log_errors
 from runtime.errors import ERRORS, OperationError, translated
 from runtime.node import OPERATIONS
-from runtime.operations.answers import CHANNELS
+from runtime.operations.answers import EVENT_TYPES
 from runtime.operations.principal import LOCAL, Permission, Principal
-from runtime.operations.requests import FollowLog
+from runtime.operations.requests import FollowLog, RunStatus
 from runtime.operations.runs import Runs
 from runtime.operations.table import COMMON_ERRORS, operations_of
 from runtime.plugins.loading import Problem
-from tests.runtime.service import refused, service
+from tests.runtime.service import next_frame, refused, service
 
 
 def test_the_table_has_every_operation() -> None:
@@ -61,10 +62,15 @@ def test_the_table_has_every_operation() -> None:
 def test_every_request_and_response_has_a_schema() -> None:
     """The reference and every surface's own description are made from these."""
     types = [part for row in OPERATIONS.values() for part in (row.request, row.response)]
-    schemas, parts = msgspec.json.schema_components([*types, *CHANNELS.values()])
-    assert len(schemas) == 2 * len(OPERATIONS) + len(CHANNELS)
+    schemas, parts = msgspec.json.schema_components([*types, *EVENT_TYPES.values()])
+    assert len(schemas) == 2 * len(OPERATIONS) + len(EVENT_TYPES)
     assert {"RunRecord", "RunDelta", "ExportItem"} <= parts.keys()
-    assert set(get_args(get_type_hints(FollowLog)["channel"])) == CHANNELS.keys()
+    assert set(get_args(get_type_hints(FollowLog)["channel"])) == EVENT_TYPES.keys()
+
+
+def test_every_status_can_be_asked_for() -> None:
+    """A type has to spell them out; they are the same and in the same order."""
+    assert get_args(RunStatus) == tuple(Status)
 
 
 @pytest.mark.parametrize("permission", Permission)
@@ -122,7 +128,7 @@ async def test_another_tenants_run_does_not_exist(autojump_clock: MockClock) -> 
             request = {"channel": channel, "run_id": run["run_id"]}
             await refused("RUN_NOT_FOUND", partial(s.call, "log.follow", request, stranger))
             following = await s.follow(channel, stranger)
-            frame = await following.next_frame()
+            frame = await next_frame(following)
             assert frame["events"] == []
         assert (await s.call("runs.list", {}, stranger))["runs"] == []
         assert (await s.read(run["run_id"])) == await s.finished(run["run_id"])

@@ -121,7 +121,7 @@ async def test_requests_are_logged_for_those_who_want_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """One line a request at debug, without the query."""
-    caplog.set_level(logging.DEBUG, "runtime.port.access")
+    caplog.set_level(logging.DEBUG, "perdure.port.access")
     async with serving(Echo()) as world:
         await world.get("/a?token=1")
     (record,) = caplog.records

@@ -27,7 +27,6 @@ async def test_the_scope_is_what_asgi_says() -> None:
     """Every field of an HTTP scope is there, decoded as the specification has it."""
     echo = Echo()
     async with serving(echo) as world:
-        world.port.state["key"] = "value"
         await world.get("/a%20b/%C3%A9?x=%20&y=1", b"X-Thing: Ab\r\nX-Thing: c\r\n")
     (scope,) = echo.scopes
     assert scope["type"] == "http"
@@ -38,21 +37,6 @@ async def test_the_scope_is_what_asgi_says() -> None:
     assert scope["headers"] == [(b"host", b"localhost"), (b"x-thing", b"Ab"), (b"x-thing", b"c")]
     assert scope["client"][0] == scope["server"][0] == "127.0.0.1"
     assert scope["server"] == world.address
-    assert scope["state"] == {"key": "value"}
-
-
-async def test_one_request_cannot_change_the_state_of_another() -> None:
-    """Each request has a copy of the state."""
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        assert "mark" not in scope["state"]
-        scope["state"]["mark"] = True
-        await send(start())
-        await send(body())
-
-    async with serving(app) as world:
-        client = await world.connect()
-        assert [(await client.get()).status for _ in range(2)] == [200, 200]
 
 
 async def test_a_connection_serves_one_request_after_the_other() -> None:

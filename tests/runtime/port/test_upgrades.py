@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from runtime.port import PrefixStream, Upgrade
+from runtime.port import Upgrade
 from tests.runtime.port.world import HOST, Echo, request, serving
 
 UPGRADE = b"connection: keep-alive, Upgrade\r\nupgrade: WebSocket\r\n"
@@ -16,8 +16,9 @@ UPGRADE = b"connection: keep-alive, Upgrade\r\nupgrade: WebSocket\r\n"
 
 async def shout(upgrade: Upgrade) -> None:
     """Another protocol: what is said comes back in capitals, until the client has said all."""
-    stream = PrefixStream(upgrade.stream, upgrade.trailing)
+    stream = upgrade.stream
     await stream.send_all(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
+    await stream.send_all(upgrade.trailing.upper())
     async for data in stream:
         await stream.send_all(data.upper())
 
@@ -52,20 +53,16 @@ async def test_a_pipelined_request_may_upgrade() -> None:
 async def test_a_handler_knows_what_was_asked() -> None:
     """The request, both ends, and a head that a library can parse once more."""
     seen: list[Upgrade] = []
-    replayed = bytearray()
+    body = bytearray()
 
     async def handler(upgrade: Upgrade) -> None:
         seen.append(upgrade)
         assert isinstance(upgrade.socket, trio.socket.SocketType)
         assert upgrade.stream.socket is upgrade.socket  # type: ignore[attr-defined]
-        stream = upgrade.replayed()
-        replayed.extend(await stream.receive_some(10))
-        while not replayed.endswith(b"body"):
-            replayed.extend(await stream.receive_some())
-        await stream.wait_send_all_might_not_block()
-        await stream.send_all(b"ok")
-        await stream.send_eof()
-        await stream.aclose()
+        body.extend(upgrade.trailing)
+        while not body.endswith(b"body"):
+            body.extend(await upgrade.stream.receive_some())
+        await upgrade.stream.send_all(b"ok")
 
     async with serving(Echo(), upgrade=handler) as world:
         client = await world.connect()
@@ -79,19 +76,20 @@ async def test_a_handler_knows_what_was_asked() -> None:
     assert upgrade.client is not None
     assert upgrade.server == world.address
     assert upgrade.head.startswith(b"GET /w%20s?a=1 HTTP/1.1\r\nhost: localhost\r\n")
-    assert bytes(replayed) == upgrade.head + b"body"
+    assert body == b"body"
 
 
 async def test_a_handler_can_refuse() -> None:
-    """With a status and the usual shape of an error; the connection ends."""
+    """With an error of the table in its usual shape, and more headers; the connection ends."""
 
     async def handler(upgrade: Upgrade) -> None:
-        await upgrade.refuse(401, "PERMISSION_DENIED", "send a token")
+        await upgrade.refuse("OVERLOADED", "come again", (b"x-more", b"1"))
 
     async with serving(Echo(), upgrade=handler) as world:
         client = await world.connect()
         answer = await client.get("/ws", UPGRADE)
-        assert (answer.status, answer.code) == (401, "PERMISSION_DENIED")
+        assert (answer.status, answer.code) == (503, "OVERLOADED")
+        assert (answer.headers["retry-after"], answer.headers["x-more"]) == ("1", "1")
         await client.stream.send_eof()
         assert await client.closed()
 

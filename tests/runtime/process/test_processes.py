@@ -22,7 +22,7 @@ from runtime.operations.requests import AnswerRun, CancelRun, CreateRun, ExportR
 from runtime.plugins.manifest import read_manifest
 from runtime.plugins.plugin import Plugin
 from tests.repository.tree import ROOT
-from tests.runtime.service import Service, real_service
+from tests.runtime.service import Service, next_frame, real_service
 
 NEEDS = {"python": [], "node": ["node"], "shell": ["bash", "jq"]}
 LANGUAGES = [
@@ -69,7 +69,7 @@ async def until_stage(s: Service, run_id: str, stage: str) -> None:
     """Wait until a run says that it is at a stage."""
     following = await s.follow("runs", run_id=run_id)
     while True:
-        frame = await following.next_frame()
+        frame = await next_frame(following)
         if any(change.get("stage") == stage for change in frame["events"]):
             return
 

@@ -32,7 +32,7 @@ from runtime.secrets.source import SecretSource
 from tests.runtime.execution.test_current_run import items
 from tests.runtime.secrets import canary
 from tests.runtime.secrets.canary import CANARY
-from tests.runtime.service import Service, refused, service
+from tests.runtime.service import Service, next_frame, refused, service
 
 Body = Callable[[RunContext, str], Awaitable[Any]]
 SOURCE = SecretSource({"PERDURE_SECRET_BIRD": CANARY})
@@ -96,7 +96,7 @@ async def say_everywhere(ctx: RunContext, token: str) -> dict[str, Any]:
 async def everything(s: Service, run_id: str) -> list[Any]:
     """All that operations say of a run, and of the log."""
     following = await s.follow("log")
-    frames = [await following.next_frame()]
+    frames = [await next_frame(following)]
     return [await s.read(run_id), await items(s, run_id), frames]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -13,6 +13,7 @@ from trio_websocket import ConnectionClosed, WebSocketConnection, wrap_client_st
 
 from eventlog import cbor
 from runtime.operations.principal import LOCAL
+from runtime.port.refusal import Refusal, error_response
 from runtime.websocket import SocketLimits, Sockets
 from tests.runtime.service import Service
 
@@ -27,12 +28,11 @@ class Upgraded:
     trailing: bytes
     stream: trio.abc.Stream
     socket: trio.socket.SocketType | None = None
-    refused: list[tuple[int, str]] = field(default_factory=list)
 
-    async def refuse(self, status: int, code: str, message: str) -> None:
-        """Take note, and answer with the status."""
-        self.refused.append((status, code))
-        await self.stream.send_all(b"HTTP/1.1 %d No\r\ncontent-length: 0\r\n\r\n" % status)
+    async def refuse(self, code: str, message: str, *headers: tuple[bytes, bytes]) -> None:
+        """Answer as the port does."""
+        refusal = Refusal(code, message)
+        await self.stream.send_all(error_response(refusal, *headers, date=b"today"))
 
 
 async def upgrade_on(stream: trio.abc.Stream) -> Upgraded | None:

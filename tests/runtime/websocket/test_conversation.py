@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import Mock
 
 import jsonschema_rs
 import msgspec
@@ -17,6 +18,7 @@ from runtime.errors import OperationError
 from runtime.node import OPERATIONS
 from runtime.websocket.asyncapi import FROM_CLIENTS, FROM_SERVER, document
 from runtime.websocket.conversation import Call, Conversation, ConversationLimits, Follow, Reply
+from runtime.websocket.follower import Follower
 from runtime.websocket.formats import FORMATS
 from runtime.websocket.frames import BadPeer, FrameLimits, FrameMeter
 from tests.fuzz import examples
@@ -155,6 +157,7 @@ def test_ids_and_limits_are_kept(steps: list[tuple[str, int]]) -> None:
             free = number not in calls | follows and len(follows) < 2
             assert isinstance(got, Follow) == free
             if free:
+                conversation.followers[number] = Mock(Follower)
                 follows.add(number)
         elif step == "a" and number in calls:
             conversation.answer(number, {"cursor": "c"})

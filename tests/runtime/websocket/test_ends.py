@@ -9,7 +9,7 @@ from trio.testing import MockClock
 
 from runtime.websocket.wire import Wire
 from tests.runtime.service import service
-from tests.runtime.websocket.harness import serving
+from tests.runtime.websocket.harness import ConnectionClosed, serving
 from tests.runtime.websocket.raw_peer import masked, peer
 
 
@@ -81,3 +81,56 @@ async def test_an_id_can_be_used_again_as_soon_as_its_end_is_heard(
             await client.send({"id": 1, "stop": True})
             await client.until("end")
             await trio.sleep(5)
+
+
+async def test_credit_for_a_follow_that_broke_is_passed_over(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Messages that were on their way meet nobody, and its id is free."""
+    send = Wire.send_message
+
+    async def breaking(self: Wire, opcode: int, message: bytes) -> None:
+        if b'"live"' in message:
+            monkeypatch.undo()
+            raise trio.BrokenResourceError
+        await send(self, opcode, message)
+
+    monkeypatch.setattr(Wire, "send_message", breaking)
+    async with service() as s, serving(s) as server, server.connect() as client:
+        await client.send({"id": 1, "follow": {"channel": "log"}})
+        await trio.sleep(1)
+        await client.send({"id": 1, "credit": 5})
+        await client.send({"id": 1, "stop": True})
+        with trio.fail_after(5):
+            assert "ok" in await client.call("runs.list")
+            await client.send({"id": 1, "follow": {"channel": "log"}})
+            await client.until("live")
+        assert server.sockets.follows == 1
+
+
+async def test_a_server_that_drains_waits_for_the_ends_and_for_nothing_else(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A follow that begins meanwhile ends like all others."""
+    send = Wire.send_message
+
+    async def slowly(self: Wire, opcode: int, message: bytes) -> None:
+        if b'"end"' in message:
+            await trio.sleep(1)
+        await send(self, opcode, message)
+
+    monkeypatch.setattr(Wire, "send_message", slowly)
+    async with service() as s, serving(s) as server, server.connect() as client:
+        await client.send({"id": 1, "follow": {"channel": "log"}})
+        await client.until("live")
+        began = trio.current_time()
+        server.sockets.drain()
+        await trio.sleep(0.5)
+        await client.send({"id": 2, "follow": {"channel": "log"}})
+        with trio.fail_after(10):
+            first, second = (await client.until("end"))[-1], (await client.until("end"))[-1]
+            assert (first["id"], first["end"]) == (1, "draining")
+            assert (second["id"], second["end"]) == (2, "draining")
+            with pytest.raises(ConnectionClosed):
+                await client.receive()
+        assert trio.current_time() - began == pytest.approx(2.0)

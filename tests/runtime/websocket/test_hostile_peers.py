@@ -114,27 +114,45 @@ async def test_a_handshake_that_does_not_come_is_not_waited_for(
     async with service() as s, serving(s) as server:
         mine, theirs = trio.testing.memory_stream_pair()
         server.nursery.start_soon(server.accept, theirs)
-        await mine.send_all(b"GET /ws HTTP/1.1\r\nHost: localhost\r\nSec-WebSocket-Key: x\r\n\r\n")
+        await mine.send_all(
+            b"GET /ws HTTP/1.1\r\nHost: localhost\r\nSec-WebSocket-Key: x\r\n"
+            b"Sec-WebSocket-Version: 13\r\n\r\n"
+        )
         with trio.fail_after(20):
             await Raw(mine).ends()
 
 
 @pytest.mark.parametrize(
-    ("path", "more", "status"),
+    ("path", "more", "status", "code"),
     [
-        (b"/other", b"", b"404"),
-        (b"/ws", b"Sec-WebSocket-Protocol: soap\r\n", b"400"),
+        (b"/other", b"", b"404", b"NOT_FOUND"),
+        (b"/ws", b"Sec-WebSocket-Protocol: soap\r\n", b"422", b"VALIDATION_ERROR"),
+        (b"/ws", b"Sec-WebSocket-Version: 8\r\n", b"426", b"UPGRADE_REQUIRED"),
     ],
 )
 async def test_what_is_not_spoken_here_is_refused(
-    path: bytes, more: bytes, status: bytes, autojump_clock: MockClock
+    path: bytes, more: bytes, status: bytes, code: bytes, autojump_clock: MockClock
 ) -> None:
-    """Before anything is upgraded."""
+    """Before anything is upgraded, with an error of the table."""
     async with service() as s, serving(s) as server:
-        mine, theirs = trio.testing.memory_stream_pair()
-        server.nursery.start_soon(server.accept, theirs)
-        await mine.send_all(HANDSHAKE % (path, more))
-        assert (await mine.receive_some(100)).split()[1] == status
+        answer = await refused(server, HANDSHAKE % (path, more))
+        assert answer.split()[1] == status
+        assert b'{"error":{"code":"%b"' % code in answer
+
+
+@pytest.mark.parametrize("version", [b"", b"Sec-WebSocket-Version: 8\r\n"])
+async def test_a_handshake_of_another_version_is_told_ours(
+    version: bytes, autojump_clock: MockClock
+) -> None:
+    """Also one that names none."""
+    async with service() as s, serving(s) as server:
+        ours = b"Sec-WebSocket-Version: 13\r\n"
+        answer = await refused(server, HANDSHAKE.replace(ours, version) % (b"/ws", b""))
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 426 ")
+        assert b"\r\nsec-websocket-version: 13" in head
+        assert b"\r\nupgrade: websocket" in head
+        assert msgspec.json.decode(body)["error"]["code"] == "UPGRADE_REQUIRED"
 
 
 async def test_a_handshake_without_a_key_is_told_what_it_lacks(
@@ -142,10 +160,32 @@ async def test_a_handshake_without_a_key_is_told_what_it_lacks(
 ) -> None:
     """Like every error, in words."""
     async with service() as s, serving(s) as server:
-        mine, theirs = trio.testing.memory_stream_pair()
-        server.nursery.start_soon(server.accept, theirs)
-        await mine.send_all(b"GET /ws HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert (await mine.receive_some(100)).split()[1] == b"400"
+        answer = await refused(server, b"GET /ws HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert answer.split()[1] == b"400"
+
+
+async def test_whoever_comes_too_much_or_too_late_is_told_when_to_come_again(
+    autojump_clock: MockClock,
+) -> None:
+    """One connection too many is another error than a server that goes down."""
+    limits = SocketLimits(connections=1)
+    async with service() as s, serving(s, limits) as server, peer(server, real=False):
+        many = await refused(server, HANDSHAKE % (b"/ws", b""))
+        server.sockets.drain()
+        late = await refused(server, HANDSHAKE % (b"/ws", b""))
+    assert b'"TOO_MANY_CONNECTIONS"' in many
+    assert b'"UNAVAILABLE"' in late
+    for answer in (many, late):
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert b"\r\nretry-after: 1\r\n" in answer
+
+
+async def refused(server: Server, handshake: bytes) -> bytes:
+    """Send a handshake, and give the whole answer."""
+    mine, theirs = trio.testing.memory_stream_pair()
+    server.nursery.start_soon(server.accept, theirs)
+    await mine.send_all(handshake)
+    return b"".join([bytes(part) async for part in mine])
 
 
 async def test_so_many_calls_and_follows_and_no_more(autojump_clock: MockClock) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from eventlog import cbor
 from eventlog.errors import CodecError
-from runtime.wire import decode_json, encode_json
+from runtime.strict_json import decode_json, encode_json
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 VALUES = st.recursive(
