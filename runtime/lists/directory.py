@@ -281,13 +281,6 @@ class Directory:
             ).fetchall()
         return [run_id for (run_id,) in rows]
 
-    def dump(self) -> list[tuple[Any, ...]]:
-        """Give all rows: two directories of one log are equal."""
-        with self._lock:
-            runs = self._database.execute("SELECT * FROM runs ORDER BY position").fetchall()
-            intervals = self._database.execute("SELECT * FROM intervals ORDER BY begins").fetchall()
-        return [*runs, *intervals]
-
 
 class _Overlay(Directory):
     """A directory that somebody else keeps, at one moment, with newer records over it."""
