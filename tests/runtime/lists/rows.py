@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from runtime.lists.directory import Directory
+from runtime.lists.directory import RunTables
 
 
-def rows(directory: Directory) -> list[tuple[Any, ...]]:
+def rows(directory: RunTables) -> list[tuple[Any, ...]]:
     """Give all rows: two directories of one log are equal."""
-    with directory._lock:
-        runs = directory._database.execute("SELECT * FROM runs ORDER BY position").fetchall()
-        intervals = directory._database.execute("SELECT * FROM intervals ORDER BY begins")
+    with directory._projection.reading() as database:
+        runs = database.execute("SELECT * FROM runs ORDER BY position").fetchall()
+        intervals = database.execute("SELECT * FROM intervals ORDER BY begins")
         return [*runs, *intervals]

@@ -12,7 +12,8 @@ from trio.testing import MockClock
 from actors.run.commands import RequestCancel
 from eventlog import Mark, MemoryStore
 from runtime.lists.catalogue import Catalogue
-from runtime.lists.directory import Directory, RunFilter, read_directory
+from runtime.lists.directory import Directory, RunFilter
+from runtime.lists.overlay import Overlay, read_directory
 from tests.runtime.lists.rows import rows
 from tests.runtime.world import World, world
 
@@ -176,7 +177,7 @@ async def test_a_reader_takes_the_missing_tail_from_the_log(
         closing(read_directory(path, store)) as beside,
         closing(read_directory(tmp_path / "none.db", store)) as complete,
     ):
-        assert type(beside) is not type(complete)  # the file was of use
+        assert isinstance(beside, Overlay)  # the file was of use
         assert rows(beside) == rows(complete)
         for position in range(1, store.head().position + 1):
             for statuses in (None, frozenset({"running"}), frozenset({"succeeded", "failed"})):
@@ -201,6 +202,16 @@ async def test_a_reader_sees_one_moment_while_the_file_goes_on(
         async with world(store) as w, catalogue(w, path) as runs:
             await ids(runs)
         assert rows(beside) == before
+
+
+async def test_a_reader_can_only_be_asked(autojump_clock: MockClock, tmp_path: Path) -> None:
+    """Nothing that it has would write the file or throw it away."""
+    store, path = MemoryStore(), tmp_path / "runs.db"
+    await left_behind(store, path)
+    with closing(read_directory(path, store)) as beside:
+        for change in ("take_in", "start_anew", "rebuild"):
+            assert hasattr(Directory, change)
+            assert not hasattr(beside, change)
 
 
 @pytest.mark.parametrize("damage", ["rubbish", *DAMAGES])
