@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -149,6 +150,71 @@ async def test_a_directory_that_does_not_fit_is_rebuilt(
     spoil(path, damage)
     async with world(store) as w, catalogue(w, path) as runs:
         assert await ids(runs, plugin_id="test") == [run_id]
+
+
+# A disk that is full
+
+
+def room(directory: Directory, pages: int) -> None:
+    """Say how many pages the file of a directory may have."""
+    with directory._projection.reading() as database:
+        database.execute(f"PRAGMA max_page_count = {pages}")
+
+
+async def test_lists_wait_for_room_on_a_full_disk(
+    autojump_clock: MockClock, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Runs go on, the past is listed, nothing is thrown away, and it is said once."""
+    with closing(Directory(tmp_path / "runs.db")) as directory:
+        async with world() as w, trio.open_nursery() as nursery:
+            runs = Catalogue(w.host.log, directory)
+            await nursery.start(runs.run)
+            first = await w.create("greet")
+            await w.end(first)
+            _, then = await runs.list(RunFilter())
+            room(directory, 1)  # no more than it has
+            more = [await w.create("greet") for _ in range(200)]
+            for run_id in more:
+                await w.end(run_id)
+            with trio.move_on_after(100) as waited:
+                await ids(runs)
+            assert waited.cancelled_caught
+            assert await ids(runs, at=then) == [first]
+            assert [record.levelname for record in caplog.records] == ["ERROR"]
+            assert "cannot be written now" in caplog.text
+            room(directory, 1 << 20)
+            assert len((await runs.list(RunFilter(), limit=500))[0]) == 201
+            nursery.cancel_scope.cancel()
+
+
+async def test_a_directory_that_cannot_be_rebuilt_now_is_rebuilt_later(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Damaged on a full disk: the node goes on, and lists are whole when there is room."""
+    connect = sqlite3.connect
+
+    def cramped(*args: Any, **more: Any) -> sqlite3.Connection:
+        database: sqlite3.Connection = connect(*args, **more)
+        database.execute("PRAGMA max_page_count = 1")
+        return database
+
+    async with world() as w, catalogue(w) as runs:
+        first = await w.create("greet")
+        await w.end(first)
+        assert await ids(runs) == [first]
+        with monkeypatch.context() as full:
+            full.setattr(sqlite3, "connect", cramped)
+            with runs._directory._projection.reading() as database:
+                database.execute("DROP TABLE intervals")
+            second = await w.create("greet")
+            await w.end(second)
+            with trio.move_on_after(100) as waited:
+                await ids(runs)
+            assert waited.cancelled_caught
+            assert await runs.statuses() == {}
+            assert len(caplog.records) == 2  # damaged, and cannot be written
+        assert await ids(runs) == [second, first]
+        assert await runs.statuses() == {"succeeded": 2}
 
 
 # Beside a server, or after it
