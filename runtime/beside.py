@@ -17,7 +17,7 @@ from eventlog.snapshots import SnapshotFile
 from eventlog.sqlite import SqliteStore
 from eventlog.store import PAGE_RECORDS
 from runtime.errors import OperationError
-from runtime.lists.directory import Directory, read_directory
+from runtime.lists.overlay import read_directory
 from runtime.operations.principal import LOCAL, Principal
 from runtime.operations.queries import RunQueries
 from runtime.operations.reader import RunReader
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from eventlog.snapshots import Snapshots
     from eventlog.store import Store
     from runtime.datadir import DataDir
-    from runtime.lists.directory import Listed, RunFilter
+    from runtime.lists.directory import Listed, RunFilter, RunTables
 
     Arguments = TypeVarTuple("Arguments")
 
@@ -104,7 +104,7 @@ class Beside:
         """Read an open log. The directory of its runs is read when somebody asks for a list."""
         self.log = log
         self._data = data
-        self._directory: Directory | None = None
+        self._directory: RunTables | None = None
         self._operations = Operations(RunQueries(log, self, RunReader(log)))
 
     def call(self, name: str, args: Mapping[str, Any], principal: Principal = LOCAL) -> Any:  # noqa: ANN401
@@ -139,7 +139,7 @@ class Beside:
         if self._directory is not None:
             self._directory.close()
 
-    def _listed(self) -> Directory:
+    def _listed(self) -> RunTables:
         """Give the directory as it is now: read once, for a program that looks once."""
         if self._directory is None:
             self._directory = read_directory(self._data.directory, self.log.store)

@@ -1,8 +1,6 @@
 """References: which blobs the log names.
 
-A projection of the log in a file of its own, brought up to date when somebody asks. It may always
-be thrown away: its place mark says up to which record it has come and of which log, and one that
-does not fit is rebuilt from the beginning.
+A projection of the log in a file of its own, brought up to date when somebody asks.
 
 Any event that holds the address of a blob, anywhere in it, names the blob. One that exports it has
 also promised that it is there.
@@ -10,34 +8,30 @@ also promised that it is there.
 
 from __future__ import annotations
 
-from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from actors.run.events import RUN_EVENTS, ExportAppended
-from eventlog.cursor import check_of
 from eventlog.record import START
 from eventlog.store import Bounds
 from runtime.blobs.blob import Blob, blob_at, mentions
-from runtime.lists.projection import open_projection
+from runtime.projection import ProjectionFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from eventlog.log import EventLog
-    from eventlog.record import Mark, Record
+    from eventlog.record import Record
     from eventlog.store import Store
 
 FORMAT: Final = 1
 _SCHEMA: Final = (
-    "CREATE TABLE place (generation TEXT, position INTEGER, event_check BLOB)",
     """
     CREATE TABLE named (
         scope TEXT NOT NULL, sha256 TEXT NOT NULL, promised INTEGER NOT NULL,
         PRIMARY KEY (scope, sha256)
     ) WITHOUT ROWID
     """,
-    f"PRAGMA user_version = {FORMAT}",
 )
 _NAME: Final = """
     INSERT INTO named VALUES (?, ?, ?)
@@ -57,51 +51,36 @@ class References:
 
     def __init__(self, path: Path | str = ":memory:") -> None:
         """Open the file, or make it. A damaged or foreign one is started anew."""
-        self._lock = Lock()
-        self._database = open_projection(path, _SCHEMA, FORMAT)
+        self._file = ProjectionFile(path, _SCHEMA, FORMAT)
 
     def close(self) -> None:
         """Close the file."""
-        self._database.close()
+        self._file.close()
 
     def catch_up(self, store: Store) -> bool:
         """Take in the next records of the log; tell whether there are more."""
-        with self._lock, self._database:
-            place = self._place(store)
+        with self._file.writing() as database:
+            place = self._file.place(store)
             if place is None:
-                self._database.execute("DELETE FROM named")
+                database.execute("DELETE FROM named")
                 place = START
             page = store.read_all(place.position, Bounds())
-            self._database.executemany(_NAME, _rows(page.records))
-            upto = page.records[-1].mark if page.more else page.head
-            self._database.execute("DELETE FROM place")
-            self._database.execute(
-                "INSERT INTO place VALUES (?, ?, ?)",
-                (store.generation, upto.position, check_of(upto.event_id)),
-            )
+            database.executemany(_NAME, _rows(page.records))
+            self._file.move_to(store.generation, page.records[-1].mark if page.more else page.head)
             return page.more
 
     def of(self, scope: str) -> set[Blob]:
         """Give the blobs of a scope that are named."""
         statement = "SELECT sha256 FROM named WHERE scope = ?"
-        with self._lock:
-            return {Blob(scope, row[0]) for row in self._database.execute(statement, (scope,))}
+        with self._file.reading() as database:
+            return {Blob(scope, row[0]) for row in database.execute(statement, (scope,))}
 
     def after(self, blob: Blob | None, limit: int = 1000) -> Sequence[Reference]:
         """List all references in order, from one on."""
         statement = "SELECT * FROM named WHERE (scope, sha256) > (?, ?) ORDER BY 1, 2 LIMIT ?"
-        with self._lock:
-            rows = self._database.execute(statement, (*(blob or ("", "")), limit)).fetchall()
+        with self._file.reading() as database:
+            rows = database.execute(statement, (*(blob or ("", "")), limit)).fetchall()
         return [Reference(Blob(scope, sha256), bool(promised)) for scope, sha256, promised in rows]
-
-    def _place(self, store: Store) -> Mark | None:
-        """Give the last record taken in, if these are references of that log."""
-        row = self._database.execute("SELECT * FROM place").fetchone()
-        if row is None or row[0] != store.generation:
-            return None
-        _, position, check = row
-        mark = store.mark_at(position) if position else START
-        return mark if mark is not None and check_of(mark.event_id) == check else None
 
 
 async def named_by(log: EventLog, references: References, scope: str) -> set[Blob]:

@@ -15,6 +15,7 @@ import trio
 from eventlog.filter import Filter
 from eventlog.follow import FollowLimits
 from eventlog.record import START, Mark
+from runtime.projection import is_damage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from runtime.lists.directory import Directory, Listed, RunFilter
 
 LINGER: Final = 0.1  # seconds; what nobody asks for is taken in together
+PAUSE: Final = 1.0  # seconds; before a file that could not be used is tried again
 CHANGES: Final = Filter(fields={"changed": frozenset({True})})
 _log = logging.getLogger("perdure.catalogue")
 EVERY_COMMIT: Final = FollowLimits(heartbeat=0)  # so that nobody waits for what does not concern us
@@ -40,15 +42,35 @@ class Catalogue:
         self._wanted = trio.Event()
         self._waiting = 0
         self._started = False
+        self._stuck = False  # since something could not be written
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Catch up with the log, say so, and go on following it. A damaged file is built anew."""
+        """Catch up with the log, say so, and go on following it.
+
+        A damaged file is built anew. One that cannot be written, on a full disk for example, is
+        tried again until it can; until then only lists wait.
+        """
+        damaged = False
         while True:
             try:
+                if damaged:
+                    await self._log.in_thread(self._directory.rebuild)
+                    damaged = False
                 await self._follow(task_status)
-            except sqlite3.DatabaseError:
-                _log.exception("the directory of runs is damaged; it is built anew")
-                await self._log.in_thread(self._directory.rebuild)
+            except (sqlite3.DatabaseError, OSError) as error:
+                if is_damage(error):
+                    damaged = True
+                    self._reached = START  # nothing can be listed until it is taken in again
+                self._tell(error)
+                await self._log.env.sleep(PAUSE)
+
+    def _tell(self, error: Exception) -> None:
+        """Log what is wrong; while nothing can be written, once."""
+        if is_damage(error):
+            _log.error("the directory of runs is damaged; it is built anew", exc_info=error)
+        elif not self._stuck:
+            self._stuck = True
+            _log.error("the directory of runs cannot be written now; lists wait", exc_info=error)
 
     async def _follow(self, task_status: trio.TaskStatus[None]) -> None:
         self._reached = await self._place()
@@ -59,6 +81,7 @@ class Catalogue:
                 await self._log.in_thread(
                     self._directory.take_in, batch.records, self._log.generation, follow.mark
                 )
+                self._stuck = False
             self._reached = follow.mark
             self._moved.set()
             self._moved = trio.Event()
@@ -106,6 +129,8 @@ class Catalogue:
 
     async def statuses(self) -> dict[str, int]:
         """Count runs by status, as far as they have been taken in: a moment ago."""
+        if self._reached == START:
+            return {}
         return await self._log.in_thread(self._directory.statuses)
 
     async def open_runs(self, after: int = 0) -> Sequence[Listed]:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 UPLOAD_LIFE: Final = 3600.0  # seconds
 MAX_UPLOADS: Final = 256  # open ones; each may have a file open
+MAX_FINISHED: Final = 4096  # kept for those who send again; the oldest are forgotten first
 COLLECT_EVERY: Final = 3600.0  # seconds
 _NANOSECONDS: Final = 1_000_000_000
 _ACTIVE: Final = frozenset({Status.RUNNING, Status.CANCEL_REQUESTED})
@@ -80,7 +81,8 @@ class Blobs:
         self._reader = RunReader(host.log, host.runs)
         self._references = references
         self.upload_life = round(upload_life * _NANOSECONDS)
-        self._uploads: dict[str, _Upload] = {}  # at most MAX_UPLOADS
+        self._open: dict[str, _Upload] = {}  # at most MAX_UPLOADS
+        self._finished: dict[str, _Upload] = {}  # at most MAX_FINISHED, oldest first
 
     async def run(self) -> None:
         """Remove now and then what nobody needs any more."""
@@ -112,7 +114,7 @@ class Blobs:
                 "PAYLOAD_TOO_LARGE", f"a run may have {most} bytes of blobs", limit=most
             )
         await self._drop_expired()
-        if len(self._uploads) >= MAX_UPLOADS:
+        if len(self._open) >= MAX_UPLOADS:
             raise OperationError("OVERLOADED", "too many uploads are open; try again later")
         upload = _Upload(
             str(self._env.new_id()),
@@ -121,7 +123,7 @@ class Blobs:
             request.size_limit or most,
             self._env.now() + self.upload_life,
         )
-        self._uploads[upload.upload_id] = upload
+        self._open[upload.upload_id] = upload
         return {
             "upload_id": upload.upload_id,
             "run_id": upload.run_id,
@@ -184,9 +186,16 @@ class Blobs:
                 await self._active(upload.principal, upload.run_id)
                 size, blob = draft.size, await draft.publish()
                 upload.blob = {"binary_url": blob.url, "sha256": blob.sha256, "size": size}
+                self._keep_finished(upload)
             finally:
                 await upload.give_up()
         return upload.blob
+
+    def _keep_finished(self, upload: _Upload) -> None:
+        """Keep what has become of an upload, in case that nobody heard it."""
+        self._finished[upload.upload_id] = self._open.pop(upload.upload_id)
+        while len(self._finished) > MAX_FINISHED:
+            del self._finished[next(iter(self._finished))]
 
     async def _draft(self, upload: _Upload) -> Draft:
         if upload.draft is None:
@@ -195,8 +204,8 @@ class Blobs:
         return upload.draft
 
     def _upload(self, principal: Principal, upload_id: str) -> _Upload:
-        """Find an upload that is open, of the same tenant."""
-        upload = self._uploads.get(upload_id)
+        """Find an upload that is open or was finished, of the same tenant."""
+        upload = self._open.get(upload_id) or self._finished.get(upload_id)
         if (
             upload is None
             or upload.principal.tenant != principal.tenant
@@ -207,9 +216,12 @@ class Blobs:
 
     async def _drop_expired(self) -> None:
         now = self._env.now()
-        for upload in list(self._uploads.values()):
+        for upload_id, upload in list(self._finished.items()):
+            if upload.expires_at <= now:
+                del self._finished[upload_id]
+        for upload_id, upload in list(self._open.items()):
             if upload.expires_at <= now and not upload.lock.locked():
-                del self._uploads[upload.upload_id]
+                del self._open[upload_id]
                 await upload.give_up()
 
     async def _active(self, principal: Principal, run_id: str) -> Folded[Run]:

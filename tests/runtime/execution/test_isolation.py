@@ -22,6 +22,7 @@ from runtime.operations.requests import CreateRun
 from runtime.plugins.contract import RunContext
 from runtime.plugins.plugin import declared
 from tests.runtime.execution.test_current_run import ran
+from tests.runtime.lists.rows import rows
 from tests.runtime.lists.test_catalogue import catalogue, ids
 from tests.runtime.service import service
 from tests.runtime.world import Example, world
@@ -99,7 +100,7 @@ async def test_a_directory_that_is_damaged_inside_is_built_anew(
         found = await runs.list(RunFilter(), limit=500)
         assert len(found[0]) == 200
     with closing(Directory(path)) as kept:
-        assert len(kept.dump()) > 200
+        assert len(rows(kept)) > 200
 
 
 async def test_nothing_is_kept_of_what_is_done(autojump_clock: MockClock) -> None:

@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -12,7 +13,9 @@ from trio.testing import MockClock
 from actors.run.commands import RequestCancel
 from eventlog import Mark, MemoryStore
 from runtime.lists.catalogue import Catalogue
-from runtime.lists.directory import Directory, RunFilter, read_directory
+from runtime.lists.directory import Directory, RunFilter
+from runtime.lists.overlay import Overlay, read_directory
+from tests.runtime.lists.rows import rows
 from tests.runtime.world import World, world
 
 
@@ -108,8 +111,8 @@ async def test_a_restarted_catalogue_goes_on_and_a_rebuilt_one_is_the_same(
     async with world(store) as w, catalogue(w, tmp_path / "fresh.db") as runs:
         await ids(runs)
     kept, fresh = Directory(path), Directory(tmp_path / "fresh.db")
-    assert kept.dump() == fresh.dump()
-    assert len(kept.dump()) > 40
+    assert rows(kept) == rows(fresh)
+    assert len(rows(kept)) > 40
     kept.close()
     fresh.close()
 
@@ -149,6 +152,71 @@ async def test_a_directory_that_does_not_fit_is_rebuilt(
         assert await ids(runs, plugin_id="test") == [run_id]
 
 
+# A disk that is full
+
+
+def room(directory: Directory, pages: int) -> None:
+    """Say how many pages the file of a directory may have."""
+    with directory._projection.reading() as database:
+        database.execute(f"PRAGMA max_page_count = {pages}")
+
+
+async def test_lists_wait_for_room_on_a_full_disk(
+    autojump_clock: MockClock, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Runs go on, the past is listed, nothing is thrown away, and it is said once."""
+    with closing(Directory(tmp_path / "runs.db")) as directory:
+        async with world() as w, trio.open_nursery() as nursery:
+            runs = Catalogue(w.host.log, directory)
+            await nursery.start(runs.run)
+            first = await w.create("greet")
+            await w.end(first)
+            _, then = await runs.list(RunFilter())
+            room(directory, 1)  # no more than it has
+            more = [await w.create("greet") for _ in range(200)]
+            for run_id in more:
+                await w.end(run_id)
+            with trio.move_on_after(100) as waited:
+                await ids(runs)
+            assert waited.cancelled_caught
+            assert await ids(runs, at=then) == [first]
+            assert [record.levelname for record in caplog.records] == ["ERROR"]
+            assert "cannot be written now" in caplog.text
+            room(directory, 1 << 20)
+            assert len((await runs.list(RunFilter(), limit=500))[0]) == 201
+            nursery.cancel_scope.cancel()
+
+
+async def test_a_directory_that_cannot_be_rebuilt_now_is_rebuilt_later(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Damaged on a full disk: the node goes on, and lists are whole when there is room."""
+    connect = sqlite3.connect
+
+    def cramped(*args: Any, **more: Any) -> sqlite3.Connection:
+        database: sqlite3.Connection = connect(*args, **more)
+        database.execute("PRAGMA max_page_count = 1")
+        return database
+
+    async with world() as w, catalogue(w) as runs:
+        first = await w.create("greet")
+        await w.end(first)
+        assert await ids(runs) == [first]
+        with monkeypatch.context() as full:
+            full.setattr(sqlite3, "connect", cramped)
+            with runs._directory._projection.reading() as database:
+                database.execute("DROP TABLE intervals")
+            second = await w.create("greet")
+            await w.end(second)
+            with trio.move_on_after(100) as waited:
+                await ids(runs)
+            assert waited.cancelled_caught
+            assert await runs.statuses() == {}
+            assert len(caplog.records) == 2  # damaged, and cannot be written
+        assert await ids(runs) == [second, first]
+        assert await runs.statuses() == {"succeeded": 2}
+
+
 # Beside a server, or after it
 
 
@@ -175,8 +243,8 @@ async def test_a_reader_takes_the_missing_tail_from_the_log(
         closing(read_directory(path, store)) as beside,
         closing(read_directory(tmp_path / "none.db", store)) as complete,
     ):
-        assert type(beside) is not type(complete)  # the file was of use
-        assert beside.dump() == complete.dump()
+        assert isinstance(beside, Overlay)  # the file was of use
+        assert rows(beside) == rows(complete)
         for position in range(1, store.head().position + 1):
             for statuses in (None, frozenset({"running"}), frozenset({"succeeded", "failed"})):
                 listed = [
@@ -196,10 +264,20 @@ async def test_a_reader_sees_one_moment_while_the_file_goes_on(
     store, path = MemoryStore(), tmp_path / "runs.db"
     await left_behind(store, path)
     with closing(read_directory(path, store)) as beside:
-        rows = beside.dump()
+        before = rows(beside)
         async with world(store) as w, catalogue(w, path) as runs:
             await ids(runs)
-        assert beside.dump() == rows
+        assert rows(beside) == before
+
+
+async def test_a_reader_can_only_be_asked(autojump_clock: MockClock, tmp_path: Path) -> None:
+    """Nothing that it has would write the file or throw it away."""
+    store, path = MemoryStore(), tmp_path / "runs.db"
+    await left_behind(store, path)
+    with closing(read_directory(path, store)) as beside:
+        for change in ("take_in", "start_anew", "rebuild"):
+            assert hasattr(Directory, change)
+            assert not hasattr(beside, change)
 
 
 @pytest.mark.parametrize("damage", ["rubbish", *DAMAGES])
@@ -215,7 +293,7 @@ async def test_a_reader_passes_a_file_over_that_does_not_fit(
         closing(read_directory(path, store)) as beside,
         closing(read_directory(tmp_path / "none.db", store)) as complete,
     ):
-        assert beside.dump() == complete.dump()
+        assert rows(beside) == rows(complete)
     assert path.read_bytes() == before
 
 

@@ -199,6 +199,32 @@ async def test_open_uploads_are_bounded(autojump_clock: MockClock) -> None:
         await u.begin()
 
 
+async def test_finished_uploads_are_not_open_ones(autojump_clock: MockClock) -> None:
+    """Any number can be brought one after the other; each can still be sent again."""
+    async with uploading() as u:
+        first = await u.begin()
+        blob = await u.send(first, b"a")
+        for _ in range(MAX_UPLOADS):
+            await u.send(await u.begin(), b"b")
+        assert await u.send(first, b"a") == blob
+        await trio.sleep(UPLOAD_LIFE + 1)
+        await u.begin()
+        assert not u.blobs._finished
+
+
+async def test_the_oldest_finished_uploads_are_forgotten(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is kept for those who send again is bounded; the blobs stay."""
+    monkeypatch.setattr("runtime.operations.blobs.MAX_FINISHED", 3)
+    async with uploading() as u:
+        uploads = [await u.begin() for _ in range(4)]
+        sent = [await u.send(upload, b"abcd"[: 4 - n]) for n, upload in enumerate(uploads)]
+        await refused("UPLOAD_NOT_FOUND", lambda: u.send(uploads[0], b"abcd"))
+        assert await u.send(uploads[1], b"abc") == sent[1]
+        assert (await u.read(sent[0]["sha256"]))["data"] == b"abcd"
+
+
 async def test_an_upload_that_an_event_names_is_kept(autojump_clock: MockClock) -> None:
     """In an answer, for example, or in an item; what nobody names is collected after the grace."""
     async with uploading(grace=3600) as u:

@@ -15,6 +15,7 @@ import msgspec
 from eventlog import MemoryStore
 from eventlog.store import Bounds
 from runtime.lists.directory import Directory
+from tests.runtime.lists.rows import rows
 
 CANARY = 'canary "7f3a/9c"'
 FORMS = [
@@ -49,7 +50,7 @@ def in_answers(*answers: Any) -> list[str]:
 
 def in_directory(directory: Directory) -> list[str]:
     """Every row of the directory."""
-    return leaks(*map(repr, directory.dump()))
+    return leaks(*map(repr, rows(directory)))
 
 
 def in_files(folder: Path, *except_for: str) -> list[str]:

@@ -394,7 +394,7 @@ def test_the_search_looks_into_files_and_directories(tmp_path: Path) -> None:
     for number, form in enumerate(canary.FORMS):
         (tmp_path / f"{number}").write_text(f"x{form}x", "utf-8")
     assert len(canary.in_files(tmp_path)) == 4
-    with closing(Directory(":memory:")) as directory:
+    with closing(Directory(":memory:")) as directory, directory._file.writing() as database:
         row = ("r", 1, 1, CANARY, "p", "e", None, None, "r")
-        directory._database.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+        database.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
         assert canary.in_directory(directory)
