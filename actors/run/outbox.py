@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 from actors.errors import Invalid
 from actors.run.events import (
     ExportAppended,
-    LogBatch,
-    LogLine,
     ProgressReported,
     ResultMarked,
     StageChanged,
 )
 from actors.run.history import History, fingerprint
+from actors.run.log_lines import LogLines
 from actors.run.output import check_output, check_progress, checked_size, readable
 from eventlog.errors import CodecError
 
@@ -30,10 +29,6 @@ WINDOW: Final = 100_000_000  # nanoseconds between two reports of one run, at le
 PROGRESS_ITEMS: Final = 500_000_000  # nanoseconds between two exports of progress, if wanted
 LONG_RUN: Final = 1000  # a run that has lasted long reports at most so often in its life
 _PROGRESS_KEY: Final = "perdure.progress-"
-MAX_LINES: Final = 200  # log lines that wait; more in one flush are dropped and counted
-MAX_LINE: Final = 2000  # characters of a log line
-MAX_LEVEL: Final = 32
-MAX_LINE_BYTES: Final = 256 << 10
 MAX_ITEMS: Final = 64  # exports that wait; more make the entry wait
 MAX_BYTES: Final = 256 << 10
 
@@ -52,9 +47,7 @@ class Outbox:
         self._started_at = started_at
         self._progress: ProgressReported | None = None
         self._stage: StageChanged | None = None
-        self._lines: list[LogLine] = []
-        self._dropped = 0
-        self._line_bytes = 0
+        self._lines = LogLines(started_at)
         self._items: list[Output] = []
         self._bytes = 0
         self._exports = history.exports
@@ -91,12 +84,12 @@ class Outbox:
 
     def log(self, level: str, text: str, now: int) -> None:
         """Log a line; surplus lines are counted and dropped."""
-        level, text = readable(level, "a level"), readable(text, "a log line")[:MAX_LINE]
-        if len(self._lines) >= MAX_LINES or self._line_bytes >= MAX_LINE_BYTES:
-            self._dropped += 1
-            return
-        self._line_bytes += len(text) if text.isascii() else len(text.encode())
-        self._lines.append(LogLine(level=level[:MAX_LEVEL], text=text, at=now))
+        self._lines.add(level, text, now)
+
+    @property
+    def is_flooded(self) -> bool:
+        """Whether the entry logs more than anybody can mean."""
+        return self._lines.is_flood
 
     def export(self, kind: str, content: Any, now: int, **more: Any) -> int:  # noqa: ANN401
         """Put out an item; give its number, which is an old one if it was recorded before."""
@@ -176,8 +169,8 @@ class Outbox:
         reporting = last or now >= self._next_report
         if reporting and self._progress is not None:
             self._export_progress(self._progress, now)
-        if self._lines:
-            taken.append(LogBatch(lines=tuple(self._lines), dropped=self._dropped, at=now))
+        if (lines := self._lines.take(now, last=last)) is not None:
+            taken.append(lines)
         taken.extend(self._items)
         if reporting:
             reports = [report for report in (self._stage, self._progress) if report is not None]
@@ -185,7 +178,6 @@ class Outbox:
                 taken.extend(reports)
                 self._next_report = now + max(WINDOW, (now - self._started_at) // LONG_RUN)
             self._stage = self._progress = None
-        self._lines, self._dropped, self._line_bytes = [], 0, 0
         self._items, self._bytes = [], 0
         return tuple(taken)
 

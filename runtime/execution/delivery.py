@@ -14,7 +14,7 @@ import trio
 from actors.errors import Fenced
 from actors.run.commands import Deliver
 from eventlog.errors import LogClosed
-from runtime.plugins.contract import RunCancelled
+from runtime.plugins.contract import PluginError, RunCancelled
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from runtime.execution.execution import Execution
     from runtime.execution.outbox import RunOutbox
 
+OUTPUT_FLOOD: Final = "OUTPUT_FLOOD"
+_FLOODED: Final = "the entry logs without end; most of it was dropped"
 FLUSH_AFTER: Final = 0.05  # seconds an output waits for company
 _NANOSECONDS: Final = 1_000_000_000
 
@@ -42,7 +44,9 @@ class Delivery:
         self._flushing = False
 
     def something_waits(self) -> None:
-        """See to it that the outbox is flushed soon."""
+        """See to it that the outbox is flushed soon; a flood ends the run."""
+        if self.outbox.is_flooded:
+            self._execution.break_off(PluginError(OUTPUT_FLOOD, _FLOODED))
         if not self._flushing:
             self._flushing = True
             self._execution.start(self._flush)

@@ -105,9 +105,13 @@ class Execution:
             try:
                 await helper()
             except Exception as error:  # noqa: BLE001 - the edge of a task: it ends its run only
-                self._broken = error
-                self._work.cancel()
+                self.break_off(error)
         self._helpers.discard(scope)
+
+    def break_off(self, error: Exception) -> None:
+        """Stop the entry; its run has failed with this."""
+        self._broken = error
+        self._work.cancel()
 
     async def _call(self) -> Ending:
         context = RunContext(CurrentRun(self))

@@ -5,7 +5,8 @@ import pytest
 from actors.errors import Invalid
 from actors.run.events import ExportAppended, LogBatch, ProgressReported, ResultMarked, StageChanged
 from actors.run.history import History
-from actors.run.outbox import MAX_ITEMS, MAX_LINES, WINDOW, Outbox
+from actors.run.log_lines import MAX_LINES
+from actors.run.outbox import MAX_ITEMS, WINDOW, Outbox
 
 MS = 1_000_000
 

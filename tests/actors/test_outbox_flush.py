@@ -19,17 +19,8 @@ from actors.run.events import (
     StageChanged,
 )
 from actors.run.history import History, fingerprint
-from actors.run.outbox import (
-    LONG_RUN,
-    MAX_BYTES,
-    MAX_LEVEL,
-    MAX_LINE,
-    MAX_LINE_BYTES,
-    MAX_LINES,
-    PROGRESS_ITEMS,
-    WINDOW,
-    Outbox,
-)
+from actors.run.log_lines import MAX_LEVEL, MAX_LINE, MAX_LINE_BYTES, MAX_LINES
+from actors.run.outbox import LONG_RUN, MAX_BYTES, PROGRESS_ITEMS, WINDOW, Outbox
 
 
 def outbox(history: History | None = None, *, progress_items: bool = False) -> Outbox:

@@ -94,6 +94,12 @@ class Hostile:
         return "done"
 
     @entry
+    def floods(self, ctx: SyncRunContext) -> None:
+        """Print without end."""
+        while True:
+            print("x" * 2000)  # noqa: T201 - the point
+
+    @entry
     def eats_memory(self, ctx: SyncRunContext) -> int:
         """Take more memory than there may be."""
         return len(bytearray(4 << 30))

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import trio
 
+from actors.run import log_lines
 from actors.run.events import CancelEscalated, CancelRequested, LogBatch, RunEnded
 from runtime.execution.watchdog import Watchdog
 from runtime.operations.principal import LOCAL
@@ -125,6 +126,22 @@ async def test_a_flood_is_thinned_and_delays_nobody() -> None:
         assert kept + sum(batch.dropped for batch in batches) == 200_000
         assert kept < 50_000
         assert len(s.world.store._records) < 1000
+
+
+async def test_a_flood_without_end_ends_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nothing else; the log stays small."""
+    monkeypatch.setattr(log_lines, "FLOOD", 1 << 20)
+    async with hostile() as s:
+        flooding = await start(s, "floods")
+        await run(s, "fine")
+        end = await s.finished(flooding)
+        assert end["error"] is not None
+        assert (end["status"], end["error"]["code"]) == ("failed", "OUTPUT_FLOOD")
+        batches: list[LogBatch] = s.world.events(flooding, LogBatch)
+        assert (
+            sum(len(line.text) for batch in batches for line in batch.lines) < 2 * log_lines.BURST
+        )
+    assert processes("hostile_plugin:Hostile") == []
 
 
 async def test_a_stubborn_process_is_killed_with_all_it_has_started() -> None:
