@@ -80,7 +80,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     reload: Annotated[
         bool, About(description="whether plugins are loaded anew when their files change")
     ] = False
-    runs: Annotated[Count, About(description="runs that may run at once")] = 1000
+    runs: Annotated[
+        Count,
+        About(description="runs that may work at once, without those that wait"),
+    ] = 1000
     timeout: Annotated[
         Seconds | None, About(description="the longest a run may last, in seconds; none by default")
     ] = None

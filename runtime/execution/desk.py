@@ -43,6 +43,9 @@ class Desk(Protocol):
     def start(self, task: Callable[[], Awaitable[None]]) -> None:
         """Run a task beside the executions."""
 
+    def rest(self, by: int) -> None:
+        """Know of one execution more, or less, that does nothing but wait."""
+
     async def call(
         self, execution: Execution, entry: Entry, ctx: RunContext, args: dict[str, Any]
     ) -> Any:  # noqa: ANN401 - what the entry returns

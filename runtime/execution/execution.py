@@ -251,6 +251,11 @@ class Execution:
 
     # What ctx.run needs
 
+    def rests(self, by: int) -> None:
+        """Count among those that only wait, or no more; one with a process or a thread never."""
+        if self._entry.where == "inline":
+            self._desk.rest(by)
+
     @property
     def cancel_requested(self) -> bool:
         """Whether the run was asked to end."""

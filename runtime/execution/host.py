@@ -11,6 +11,7 @@ import logging
 from collections import Counter, deque
 from contextlib import suppress
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -28,7 +29,7 @@ from runtime.blobs.store import BlobStore
 from runtime.execution.children import Children, takes_its_children_along
 from runtime.execution.ends import Ends
 from runtime.execution.execution import Execution
-from runtime.execution.limits import HostLimits
+from runtime.execution.limits import ALIVE, HostLimits
 from runtime.execution.recovery import ends_instead, read_history
 from runtime.execution.run_logging import LoggedRun, about_run, logging_of_runs, work_for
 from runtime.execution.threads import THREADS, call_in_thread
@@ -87,6 +88,7 @@ class Host:
         self.processes = Pool(env, grace=self.limits.cancel_grace)
         self._waiting: dict[str, deque[str]] = {}  # plugin -> run ids, as many as were accepted
         self._running: Counter[str] = Counter()
+        self._resting = 0  # of those, how many only wait
         self._executions: dict[str, Execution] = {}
         self._starting: set[str] = set()  # activated, and about to be executed
         self._histories: dict[str, History] = {}  # of runs that wait; at most MAX_HISTORIES
@@ -191,9 +193,9 @@ class Host:
         if not self._waiting or self._nursery is None or self.closing:
             return
         ready = [plugin_id for plugin_id in self._waiting if self._may_start(plugin_id)]
-        while ready and self.running < self.limits.runs:
+        while ready and self._has_room():
             for plugin_id in ready:
-                if self.running >= self.limits.runs:
+                if not self._has_room():
                     break
                 run_id = self._waiting[plugin_id].popleft()
                 self._running[plugin_id] += 1
@@ -203,10 +205,21 @@ class Host:
         for plugin_id in [each for each, waiting in self._waiting.items() if not waiting]:
             del self._waiting[plugin_id]
 
+    def _has_room(self) -> bool:
+        """Whether one more may start: what only waits takes little room."""
+        limit = self.limits.runs
+        return self.running - self._resting < limit and self.running < limit * ALIVE
+
     def _may_start(self, plugin_id: str) -> bool:
         plugin = self.plugins.get(plugin_id)
-        limit = plugin.limit if plugin is not None and plugin.limit else self.limits.runs
+        limit = (plugin.limit if plugin is not None else None) or inf
         return bool(self._waiting[plugin_id]) and self._running[plugin_id] < limit
+
+    def rest(self, by: int) -> None:
+        """Know of one execution more, or less, that does nothing but wait."""
+        self._resting += by
+        if by > 0:
+            self._start_ready()
 
     # Executing
 

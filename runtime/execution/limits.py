@@ -13,6 +13,7 @@ CANCEL_GRACE: Final = 5.0  # seconds an entry gets to obey, and again after bein
 SYNC_WAIT: Final = 30.0  # seconds that a caller who wants to wait for the end may wait
 LAST_WORDS: Final = 0.1  # seconds for an entry that obeys to come to its end; then nobody waits
 DEFAULT_LIMIT: Final = 1000  # runs at once, on the whole host
+ALIVE: Final = 10  # times as many may be alive, if the others wait in a sleep or for an answer
 _NANOSECONDS: Final = 1_000_000_000
 
 

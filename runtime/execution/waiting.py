@@ -29,6 +29,7 @@ class Waiting:
         self._execution = execution
         self._ends: list[float] = []  # the instants until which its tasks wait
         self._steps = 0  # how many of its tasks are in a step
+        self._rests = False
 
     async def until(self, instant: int) -> None:
         """Wait until a wall time."""
@@ -46,16 +47,18 @@ class Waiting:
 
     def goes_on_beyond(self, instant: int) -> bool:
         """Tell whether the entry does nothing but wait, and still will at an instant."""
-        return bool(self._ends) and not self._steps and min(self._ends) > instant
+        return self._rests and min(self._ends) > instant
 
     @contextmanager
     def suspended(self) -> Iterator[None]:
         """Do a step: while one is done, the entry does not only wait."""
         self._steps += 1
+        self._note()
         try:
             yield
         finally:
             self._steps -= 1
+            self._note()
 
     async def _news(self) -> None:
         changed = self._execution.changed
@@ -66,7 +69,16 @@ class Waiting:
     @contextmanager
     def _counted(self, end: float) -> Iterator[None]:
         self._ends.append(end)
+        self._note()
         try:
             yield
         finally:
             self._ends.remove(end)
+            self._note()
+
+    def _note(self) -> None:
+        """Tell the host when the entry has nothing to do but wait, and when it has again."""
+        rests = bool(self._ends) and not self._steps
+        if rests != self._rests:
+            self._rests = rests
+            self._execution.rests(1 if rests else -1)

@@ -176,7 +176,7 @@ def test_config_lists_every_setting_with_its_origin(shell: Shell) -> None:
     assert (rows["cancel_grace"]["value"], rows["cancel_grace"]["origin"]) == (2.0, "perdure.toml")
     assert rows["timeout"]["origin"] == "default"
     assert all(row["description"] for row in rows.values())
-    assert "runs that may run at once" in shell.call("config").output
+    assert "runs that may work at once" in shell.call("config").output
 
 
 def test_plugins_are_listed_with_their_arguments(shell: Shell) -> None:

@@ -18,10 +18,10 @@ from actors.run.status import CancelMode, Status
 from eventlog import MemoryStore
 from runtime.lists.directory import Directory, RunFilter
 from runtime.operations.principal import LOCAL, Principal
-from runtime.operations.requests import CreateRun
+from runtime.operations.requests import CancelRun, CreateRun
 from runtime.plugins.contract import RunContext
 from runtime.plugins.plugin import declared
-from tests.runtime.execution.test_current_run import ran
+from tests.runtime.execution.test_current_run import PLUGINS, Scripted, ran
 from tests.runtime.lists.rows import rows
 from tests.runtime.lists.test_catalogue import catalogue, ids
 from tests.runtime.service import service
@@ -124,3 +124,27 @@ async def test_nothing_is_kept_of_what_is_done(autojump_clock: MockClock) -> Non
             if record.name == RunCreated.event_name:
                 await w.end(record.stream.removeprefix("run/"))
         assert w.host._histories == {}
+
+
+@pytest.mark.parametrize("wait", ["ask", "sleep", "step and ask"])
+async def test_runs_that_only_wait_keep_no_other_from_starting(
+    autojump_clock: MockClock, wait: str
+) -> None:
+    """Until ten times as many are alive as may work at once; who works besides counts."""
+
+    async def body(ctx: RunContext) -> None:
+        async with trio.open_nursery() as nursery:
+            if wait == "step and ask":
+                nursery.start_soon(ctx.run.step, "work", trio.sleep, 1000)
+            await (ctx.run.sleep(1000) if wait == "sleep" else ctx.run.ask("which?"))
+
+    Scripted.body = staticmethod(body)
+    async with service(None, PLUGINS, runs=2) as s:
+        waiting = [(await s.start("go"))["run_id"] for _ in range(25)]
+        await trio.sleep(1)
+        running = [(await s.read(run_id))["status"] for run_id in waiting].count("running")
+        assert running == (2 if wait == "step and ask" else 20)
+        for run_id in waiting:
+            await s.cancel(LOCAL, CancelRun(run_id=run_id, force=True))
+        quick = (await s.start("take"))["run_id"]
+        assert (await s.finished(quick))["status"] == "succeeded"
