@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import deque
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 import trio
 
@@ -231,9 +231,9 @@ class Actor(Generic[State, Command, Event]):
         _settle_all(asks, Crashed(f"{self.stream} broke: {error!r}"))
 
     def _take(self, mail: deque[Ask[State, Command]]) -> list[Ask[State, Command]]:
-        """Take what waits; an ask that writes elsewhere too is taken alone."""
+        """Take what waits and may go together."""
         taken = [mail.popleft()]
-        while mail and len(taken) < BATCH and not taken[-1].also and not mail[0].also:
+        while mail and len(taken) < BATCH and _go_together(taken[-1], mail[0]):
             taken.append(mail.popleft())
         return taken
 
@@ -297,7 +297,7 @@ class Actor(Generic[State, Command, Event]):
             seal = self._decider.is_over(state)
             writes.append(StreamWrite(self.stream, folded.version, events, folded.scope, seal))
         if writes:
-            new_work = any(ask.new_work for ask in asks)
+            new_work = asks[0].new_work  # as in all of them
             receipt = await self._log.append(Append(writes), new_work=new_work)
             self.folded = folded = self._after(folded, state, receipt.records)
         else:
@@ -376,3 +376,8 @@ class Actor(Generic[State, Command, Event]):
 def _settle_all(asks: Sequence[Ask[State, Command]], answer: Folded[State] | BaseException) -> None:
     for ask in asks:
         ask.settle(answer)
+
+
+def _go_together(one: Ask[Any, Any], next_one: Ask[Any, Any]) -> bool:
+    """Tell whether two asks may share an append: one that is refused takes the other along."""
+    return not one.also and not next_one.also and one.new_work == next_one.new_work

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -105,24 +105,23 @@ async def test_the_line_is_as_long_as_it_may_be(autojump_clock: MockClock) -> No
         assert answers[-1].queued == MAX_MAIL
 
 
-async def test_new_work_is_what_somebody_calls_so(autojump_clock: MockClock) -> None:
-    """A batch is new work if one of those it does is; a look never is."""
+async def test_new_work_goes_with_new_work_only(autojump_clock: MockClock) -> None:
+    """It may be refused, and takes nobody along who would have waited; a look never is any."""
     async with scene() as s:
-        await s.actor.ask(Count(1))
-        await s.actor.ask(Count(1), new_work=True)
-        await together(
-            s.actor, s.actor.look, lambda: s.actor.ask(Count(1)), lambda: s.actor.ask(Count(0))
-        )
-        await together(
-            s.actor,
-            lambda: s.actor.ask(Count(1)),
-            lambda: s.actor.ask(Count(1), new_work=True),
-        )
-        assert [new_work for _, new_work in s.log.appends] == [
-            *(False, True),
-            *(False, False),
-            *(False, True),
-        ]
+
+        def old() -> Awaitable[Any]:
+            return s.actor.ask(Count(1))
+
+        def new() -> Awaitable[Any]:
+            return s.actor.ask(Count(1), new_work=True)
+
+        await old()
+        await new()
+        assert [new_work for _, new_work in s.log.appends] == [False, True]
+        s.log.appends.clear()
+        await together(s.actor, old, old, new, new, s.actor.look, old)
+        written = [(len(a.writes[0].events), new_work) for a, new_work in s.log.appends]
+        assert written == [(1, False), (2, False), (2, True), (1, False)]
 
 
 async def test_in_line_it_can_be_too_late(autojump_clock: MockClock) -> None:
