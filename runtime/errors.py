@@ -50,6 +50,9 @@ ERRORS: Final = {
     ),
     "BAD_REQUEST": ErrorKind(400, retriable=False, meaning="it is not HTTP as the RFCs have it"),
     "HEAD_TOO_LARGE": ErrorKind(431, retriable=False, meaning="its headers have too many bytes"),
+    "EXPECTATION_FAILED": ErrorKind(
+        417, retriable=False, meaning="it expects something that the server does not know"
+    ),
     "REQUEST_TIMEOUT": ErrorKind(408, retriable=True, meaning="it came too slowly; send it again"),
     "HOST_REFUSED": ErrorKind(421, retriable=False, meaning="the server has no such name"),
     "ORIGIN_REFUSED": ErrorKind(403, retriable=False, meaning="pages from there are not allowed"),

@@ -1,11 +1,11 @@
-#!/usr/bin/env bash
-# Entries in shell, with jq: one JSON object a line on two descriptors.
+#!/bin/sh
+# Entries in plain shell, with jq: one JSON object a line on two descriptors.
 set -u
 number=0
 
 say() { printf '%s\n' "$1" >&"$PERDURE_WRITE_FD"; }
 hear() { IFS= read -r line <&"$PERDURE_READ_FD" || exit 0; } # at the end the server is gone
-field() { jq -r "$1" <<<"$line"; }
+field() { printf '%s\n' "$line" | jq -r "$1"; }
 text() { jq -Rn --arg text "$1" '$text'; }
 
 # Say something that is answered, and wait for the answer (in $line).
@@ -18,15 +18,14 @@ request() {
 # Wait for an answer, or for a call; a cancel request may come first.
 answer() {
     while hear; do
-        [[ $(field '.re // .call // empty') == "$number" ]] && return
-        [[ $(field '.do // empty') == cancel ]] && cancelled=yes
+        [ "$(field '.re // .call // empty')" = "$number" ] && return
     done
 }
 
 # step NAME OPTIONS BODY: do a step as often as the server wants it done.
 step() {
     request step "\"name\": $(text "$1")$2"
-    while [[ $(field '.call // empty') == "$number" ]]; do
+    while [ "$(field '.call // empty')" = "$number" ]; do
         if value=$("$3"); then
             say "{\"say\": \"did\", \"id\": $number, \"value\": $value}"
         else
@@ -38,9 +37,9 @@ step() {
 
 # file PATH OPTIONS: export a file piece by piece, as the server calls for them; an empty one is the end.
 file() {
-    local from=1 piece=196608
+    from=1 piece=196608
     request bytes "$2"
-    while [[ $(field '.call // empty') == "$number" ]]; do
+    while [ "$(field '.call // empty')" = "$number" ]; do
         say "{\"say\": \"piece\", \"id\": $number, \"data\": \"$(tail -c "+$from" "$1" | head -c "$piece" | base64 | tr -d '\n')\"}"
         from=$((from + piece))
         answer
@@ -49,9 +48,8 @@ file() {
 
 returns() { say "{\"say\": \"return\", \"value\": $1}"; }
 square() { echo $((i * i)); }
-flaky() { echo x >>"$tries"; [[ $(wc -l <"$tries") -gt 2 ]] && echo '"good"'; }
+flaky() { echo x >>"$tries"; [ "$(wc -l <"$tries")" -gt 2 ] && echo '"good"'; }
 
-cancelled=
 hear
 case $(field .entry_id) in
 greet) returns "$(text "hello $(field '.args.name // "you"')")" ;;
@@ -67,13 +65,14 @@ report)
     returns null
     ;;
 steps)
-    squares=()
+    squares= i=0
     n=$(field '.args.n // 3')
-    for ((i = 0; i < n; i++)); do
+    while [ "$i" -lt "$n" ]; do
         step "square-$i" "" square
-        squares+=("$(field .value)")
+        squares="$squares${squares:+,}$(field .value)"
+        i=$((i + 1))
     done
-    returns "[$(IFS=,; echo "${squares[*]}")]"
+    returns "[$squares]"
     ;;
 flaky)
     tries=$(mktemp)
@@ -95,7 +94,7 @@ file)
     ;;
 question)
     request ask '"question": {"text": "which?"}'
-    returns "$(jq -c .value <<<"$line")"
+    returns "$(field '.value | tojson')"
     ;;
 wait)
     say '{"say": "status", "stage": "waiting"}'

@@ -13,7 +13,7 @@ from eventlog import cbor
 from eventlog.errors import CodecError
 from runtime.errors import OperationError, translated
 from runtime.plugins.contract import PluginError
-from runtime.plugins.raised import told, unwrapped
+from runtime.plugins.raised import text_of, told, unwrapped
 from runtime.secrets.redaction import Redactor
 
 MAX_CODE: Final = 200
@@ -82,8 +82,8 @@ def _sound(
     except CodecError as error:
         kept = {"dropped": redactor.text(str(error))}
     return RunError(
-        code=redactor.text(readable(str(code), "a code"))[:MAX_CODE],
-        message=redactor.text(readable(str(message), "a message"))[:MAX_MESSAGE],
+        code=redactor.text(readable(text_of(code), "a code"))[:MAX_CODE],
+        message=redactor.text(readable(text_of(message), "a message"))[:MAX_MESSAGE],
         details=kept,
         retriable=bool(retriable),
     )

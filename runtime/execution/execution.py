@@ -26,7 +26,7 @@ from runtime.execution.outbox import RunOutbox
 from runtime.execution.run_logging import LoggedRun, work_for
 from runtime.execution.waiting import Waiting
 from runtime.plugins.contract import RunContext
-from runtime.plugins.raised import is_cancellation
+from runtime.plugins.raised import is_cancellation, traced
 from runtime.secrets.run_secrets import RunSecrets
 
 if TYPE_CHECKING:
@@ -179,6 +179,8 @@ class Execution:
     def _failed(self, error: BaseException) -> Ending:
         if is_cancellation(error):
             return Ending(Outcome.CANCELED, canceled(self.cancel_reason))
+        if trace := traced(error):
+            self.log("error", trace)
         return Ending(Outcome.FAILED, error_of(error, self.redactor))
 
     def _interrupted(self) -> Ending:

@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 
 from runtime.errors import OperationError
 
-_RANGE: Final = re.compile(r"bytes=\s*([0-9]{0,18})-([0-9]{0,18})\s*", re.IGNORECASE)
+_RANGE: Final = re.compile(r"bytes=\s*([0-9]*)-([0-9]*)\s*", re.IGNORECASE)
+_DIGITS: Final = 18  # no blob has a place whose number is longer
 
 
 class Span(NamedTuple):
@@ -36,10 +37,16 @@ def asked_span(asked: str | None, if_range: str | None, etag: str, size: int) ->
     if not first:
         if not last:
             return None
-        return _span(size - min(int(last), size), size, size)
-    if last and int(last) < int(first):
+        return _span(size - min(_number(last), size), size, size)
+    if last and _number(last) < _number(first):
         return None
-    return _span(int(first), int(last) + 1 if last else size, size)
+    return _span(_number(first), _number(last) + 1 if last else size, size)
+
+
+def _number(digits: str) -> int:
+    """Read a number; one that is too long to be a place is beyond all of them."""
+    digits = digits.lstrip("0")
+    return int(digits or "0") if len(digits) <= _DIGITS else 10**_DIGITS
 
 
 def _span(start: int, end: int, size: int) -> Span:

@@ -125,6 +125,8 @@ def _parsed(raw: bytes) -> Head:
     _check_framing(request.http_version, named)
     if len(named) != len(headers) and sum(name == b"origin" for name, _ in headers) > 1:
         raise Refused(_BAD, "send one Origin header at most")
+    if request.http_version == b"1.1" and b"expect" in named:
+        _check_expectations(headers)
     target = _own_target(request.method, request.target, named)
     raw_path, _, query = target.partition(b"?")
     return Head(
@@ -149,6 +151,13 @@ def _check_framing(version: bytes, named: dict[bytes, bytes]) -> None:
             raise Refused(_BAD, "send either Content-Length or Transfer-Encoding, not both")
         if version == b"1.0":
             raise Refused(_BAD, "HTTP/1.0 has no Transfer-Encoding; send Content-Length")
+
+
+def _check_expectations(headers: list[tuple[bytes, bytes]]) -> None:
+    """Refuse what a client waits for and will not get."""
+    expected = {word for name, value in headers if name == b"expect" for word in _words(value)}
+    if not expected <= {b"100-continue", b""}:
+        raise Refused("EXPECTATION_FAILED", "send Expect: 100-continue, or no Expect at all")
 
 
 def _own_target(method: bytes, target: bytes, named: dict[bytes, bytes]) -> bytes:

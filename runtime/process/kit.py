@@ -28,7 +28,7 @@ from runtime.plugins.contract import (
     SyncRunContext,
 )
 from runtime.plugins.plugin import declared
-from runtime.plugins.raised import is_cancellation, told, unwrapped
+from runtime.plugins.raised import is_cancellation, text_of, told, traced, unwrapped
 from runtime.process.kit_logging import RunHandler
 from runtime.process.messages import CODE, MAX_LINE, READ_FD, WRITE_FD
 from runtime.process.pieces import pieces
@@ -97,8 +97,8 @@ def sayable(kind: str, content: Any) -> Any:  # noqa: ANN401 - as its kind says
     return content
 
 
-def value_of(answer: dict[str, Any]) -> Any:  # noqa: ANN401 - what was asked for
-    """Give what was answered to a request, or raise the error."""
+def value_of(answer: dict[str, Any], cause: Exception | None = None) -> Any:  # noqa: ANN401 - what was asked for
+    """Give what was answered to a request, or raise the error; of a step, with its cause."""
     error = answer.get("error")
     if error is None:
         return answer.get("value")
@@ -113,7 +113,7 @@ def value_of(answer: dict[str, Any]) -> Any:  # noqa: ANN401 - what was asked fo
         message,
         details=error.get("details"),
         retriable=error.get("retriable", False),
-    )
+    ) from cause
 
 
 def rule(retry: Retry) -> dict[str, Any]:
@@ -199,12 +199,15 @@ class SyncRun(RunBase):
         """Do something once: its result is recorded and returned again after a crash."""
         answers: SimpleQueue[dict[str, Any]] = SimpleQueue()
         self._talk.request("step", answers.put, name=name, retry=rule(retry))
-        while True:
-            answer = answers.get()
-            if "call" not in answer:
-                value: Result = value_of(answer)
-                return value
-            self._talk.say("did", id=answer["call"], **_outcome(lambda: fn(*args)))
+        failed: Exception | None = None
+        while "call" in (answer := answers.get()):
+            try:
+                outcome: dict[str, Any] = {"value": fn(*args)}
+            except Exception as error:  # noqa: BLE001 - the server decides what becomes of it
+                outcome, failed = failure(error), error
+            self._talk.say("did", id=answer["call"], **sound(outcome))
+        value: Result = value_of(answer, failed)
+        return value
 
     def sleep(self, seconds: float, name: str | None = None) -> None:
         """Sleep, through crashes and restarts."""
@@ -224,13 +227,6 @@ class SyncRun(RunBase):
         """Start another run; give its id."""
         parts = {"plugin_id": plugin_id, "entry_id": entry_id, "args": dict(args or {})}
         return str(self._ask("start", name=name, **parts))
-
-
-def _outcome(call: Callable[[], Any]) -> dict[str, Any]:
-    try:
-        return sound({"value": call()})
-    except Exception as error:  # noqa: BLE001 - the server decides what becomes of it
-        return failure(error)
 
 
 def failure(error: Exception) -> dict[str, Any]:
@@ -254,7 +250,7 @@ def error_of(error: BaseException) -> dict[str, Any]:
     """Give an exception as it is said: whole, since only the server knows what is secret in it."""
     error = unwrapped(error)
     if isinstance(error, PluginError):
-        said = {"code": str(error.code), "message": _whole(str(error.message))}
+        said = {"code": text_of(error.code), "message": _whole(text_of(error.message))}
         return {**said, "retriable": bool(error.retriable), "details": _details(error.details)}
     message, where = told(error)
     return {"code": "PLUGIN_ERROR", "message": _whole(message), "details": where}
@@ -285,6 +281,8 @@ def execute(entries: Mapping[str, Entry], talk: Talk) -> None:
         talk.end("return", value=value)
     except BaseException as error:  # noqa: BLE001 - whatever happens is said
         _flush()
+        if trace := traced(error):
+            talk.say("log", level="error", text=_whole(trace))
         talk.end("raise", error=error_of(error), cancelled=is_cancellation(error))
 
 

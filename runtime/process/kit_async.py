@@ -116,13 +116,14 @@ class AsyncRun(RunBase):
     ) -> Result:
         """Do something once: its result is recorded and returned again after a crash."""
         answers = self._request("step", name=name, retry=rule(retry))
+        failed: Exception | None = None
         while "call" in (answer := await answers.get()):
             try:
                 outcome: dict[str, Any] = {"value": await fn(*args)}
             except Exception as error:  # noqa: BLE001 - the server decides what becomes of it
-                outcome = failure(error)
+                outcome, failed = failure(error), error
             self._talk.say("did", id=answer["call"], **sound(outcome))
-        value: Result = value_of(answer)
+        value: Result = value_of(answer, failed)
         return value
 
     async def sleep(self, seconds: float, name: str | None = None) -> None:

@@ -1,8 +1,8 @@
 """What a process and its server say to each other: one JSON object a line, in both directions.
 
-A process reads from the descriptor in PERDURE_READ_FD and writes to that in PERDURE_WRITE_FD. Its
-standard output and error are log lines of its run. docs/plugin-protocol.md tells it to authors;
-this module is the whole of the wire.
+A process reads from descriptor 3 and writes to 4, which PERDURE_READ_FD and PERDURE_WRITE_FD say
+too. Its standard output and error are log lines of its run. docs/plugin-protocol.md tells it to
+authors; this module is the whole of the wire.
 """
 
 from __future__ import annotations

@@ -12,24 +12,28 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess  # noqa: TID251 - waited for in a thread, or by a command
+import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-GUARD_FD: Final = "PERDURE_GUARD_FD"
+from runtime.process import descriptors
+from runtime.process.descriptors import GUARD
+
 MEMORY: Final = "PERDURE_MEMORY"  # KiB that a process may take
 
-# The guard starts its command, and a watcher that waits for the pipe to close. Asked to end, both
+# The guard starts its command, which does not get the guard's pipe, and a watcher that waits for
+# the pipe to close. Asked to end, both
 # stay for as long as the command takes to obey; it hears of that itself, as all of its group do.
 # What a shell has to say about how its command ended is no line of the run's log. When memory runs
 # out, the kernel is to end a command and not the server.
-_GUARD: Final = """
+_GUARD: Final = f"""
 [ -z "$PERDURE_MEMORY" ] || ulimit -v "$PERDURE_MEMORY"
-{ echo 1000 > /proc/self/oom_score_adj; } 2>/dev/null
+{{ echo 1000 > /proc/self/oom_score_adj; }} 2>/dev/null
 trap : TERM
-"$@" &
+"$@" {GUARD}<&- &
 child=$!
-( trap '' TERM; read -r _ < "/dev/fd/$PERDURE_GUARD_FD"; kill -9 0 ) >/dev/null 2>&1 &
+( trap '' TERM; read -r _ <&{GUARD}; kill -9 0 ) >/dev/null 2>&1 &
 watcher=$!
 exec 2>/dev/null
 while wait "$child"; status=$?; [ "$status" -gt 128 ] && kill -0 "$child"; do :; done
@@ -74,8 +78,14 @@ def _first_that_works(options: tuple[str, ...]) -> tuple[str, ...] | None:
     return None
 
 
-def guarded(command: tuple[str, ...], found: Features, *, network: bool) -> list[str]:
-    """Give the command that starts another under a guard, as closed off as is possible here."""
+def guarded(
+    command: tuple[str, ...], fds: tuple[int, int, int], found: Features, *, network: bool
+) -> list[str]:
+    """Give the command that starts another under a guard, as closed off as is possible here.
+
+    It is passed the descriptors to read, to write, and of the guard, whatever their numbers.
+    """
     way = found.pid_namespace if network else found.network_namespace or found.pid_namespace
     inside = (*way, *_FIRST) if way else ()
-    return ["/bin/sh", "-c", _GUARD, "perdure-guard", *inside, *command]
+    lowered = (sys.executable, "-I", "-S", descriptors.__file__, ",".join(map(str, fds)))
+    return [*lowered, "/bin/sh", "-c", _GUARD, "perdure-guard", *inside, *command]

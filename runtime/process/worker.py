@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from runtime.process.descriptors import READ, WRITE
 from runtime.process.lines import Lines
 from runtime.process.messages import CODE, MAX_LINE, READ_FD, WRITE_FD, to_line
-from runtime.process.sandbox import GUARD_FD, MEMORY, guarded
+from runtime.process.sandbox import MEMORY, guarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -179,20 +180,20 @@ async def start_worker(
         read_there, write_here = _pipe(theirs, ours)
         read_here, write_there = _pipe(ours, theirs)
         guard_there, guard_here = _pipe(theirs, ours)
+        fds = (read_there, write_there, guard_there)
         inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
         process = await env.open_process(
-            guarded(tuple(command), features, network=program.network),
+            guarded(tuple(command), fds, features, network=program.network),
             stdin=-3,  # subprocess.DEVNULL
             stdout=-1,  # subprocess.PIPE
             stderr=-1,
-            pass_fds=(read_there, write_there, guard_there),
+            pass_fds=fds,
             start_new_session=True,
             cwd=program.folder,
             env={
                 **inherited,
-                READ_FD: str(read_there),
-                WRITE_FD: str(write_there),
-                GUARD_FD: str(guard_there),
+                READ_FD: str(READ),
+                WRITE_FD: str(WRITE),
                 MEMORY: "" if program.memory is None else str(program.memory << 10),
                 CODE: program.code or "",
             },

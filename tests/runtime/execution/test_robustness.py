@@ -146,8 +146,9 @@ async def test_odd_text_is_replaced_where_people_read_it(autojump_clock: MockClo
     end = await ran(body)
     assert end.error == ("PLUGIN_ERROR", "ValueError: ?")
     assert [item["text"] for item in end.items] == ["before"]
-    (batch,) = end.events(LogBatch)
-    assert batch.lines[0].text == "odd ? \ufffd name"
+    said, failed = (line for batch in end.events(LogBatch) for line in batch.lines)
+    assert said.text == "odd ? \ufffd name"
+    assert failed.text.endswith("ValueError: ?")
 
 
 @pytest.mark.parametrize(

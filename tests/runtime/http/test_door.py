@@ -324,6 +324,7 @@ def test_every_error_says_what_to_do() -> None:
         "UNAVAILABLE",
         "BAD_REQUEST",
         "HEAD_TOO_LARGE",
+        "EXPECTATION_FAILED",
         "REQUEST_TIMEOUT",
         "HOST_REFUSED",
         "ORIGIN_REFUSED",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import trio
 import trio.testing
 
 from tests.runtime.port.world import (
+    HOST,
     Echo,
     answering,
     body,
@@ -122,3 +124,33 @@ async def test_an_app_that_does_not_read_answers_a_waiting_client_at_once() -> N
         assert (answer.status, answer.headers["connection"], client.informed) == (403, "close", [])
         await client.stream.send_eof()
         assert await client.closed()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        b"expect: foo\r\n",
+        b"expect: 100-continue, foo\r\n",
+        b"expect: foo\r\nexpect: 100-continue\r\n",
+        b"expect: 100-continue=1\r\n",
+    ],
+)
+async def test_what_nobody_can_promise_is_refused(fields: bytes) -> None:
+    """A client that expects something else is told so before its body is read."""
+    async with serving(Echo()) as world:
+        client = await world.connect()
+        await client.send(request("/", fields + b"content-length: 5\r\n", "POST"))
+        answer = await client.response()
+        assert (answer.status, answer.code) == (417, "EXPECTATION_FAILED")
+        assert client.informed == []
+        assert await client.closed()
+
+
+@pytest.mark.parametrize("fields", [b"expect: foo\r\n", EXPECT])
+async def test_the_expectations_of_http_1_0_are_passed_over(fields: bytes) -> None:
+    """That version has none."""
+    async with serving(Echo()) as world:
+        client = await world.connect()
+        await client.send(b"POST / HTTP/1.0\r\n" + HOST + fields + b"content-length: 2\r\n\r\nhi")
+        assert (await client.response()).body == b"hi"
+        assert client.informed == []

@@ -173,7 +173,7 @@ async def test_a_program_of_any_kind_gets_its_secrets_on_the_wire(
         "shell": """
             set -x
             IFS= read -r line <&"$PERDURE_READ_FD"
-            token=$(jq -r .args.token <<<"$line")
+            token=$(printf '%s\\n' "$line" | jq -r .args.token)
             echo "token $token"
             length=${#token}
             tr '\\0' '\\n' </proc/self/environ
@@ -197,7 +197,7 @@ async def test_a_program_of_any_kind_gets_its_secrets_on_the_wire(
     (tmp_path / "script").write_text(scripts[language])
     (tmp_path / "plugin.toml").write_text(
         f'id = "caged"\nversion = "1"\n[entries.go]\n'
-        f'command = ["{ {"shell": "bash", "node": "node"}[language] }", "script"]\n'
+        f'command = ["{ {"shell": "sh", "node": "node"}[language] }", "script"]\n'
         f'[entries.go.args]\ntoken = {{ type = "string", secret = true }}\n'
     )
     value = 'it\'s a "canary" \\ 7f3a9c/'

@@ -24,7 +24,7 @@ from runtime.plugins.plugin import Plugin
 from tests.repository.tree import ROOT
 from tests.runtime.service import Service, next_frame, real_service
 
-NEEDS = {"python": [], "node": ["node"], "shell": ["bash", "jq"]}
+NEEDS = {"python": [], "node": ["node"], "shell": ["sh", "jq"]}
 LANGUAGES = [
     pytest.param(
         language,
