@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from actors.run.outbox import MAX_LINE
+from actors.run.log_lines import MAX_LINE
 from actors.run.views import RunRecord
 from eventlog import MemoryStore
 from runtime.plugins.plugin import declared
