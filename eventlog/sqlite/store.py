@@ -178,7 +178,7 @@ class SqliteStore(SQLiteApplicationRecorder):
                 c.execute(f"PRAGMA busy_timeout = {_CHECKPOINT_PATIENCE}")
                 _, pages, _ = c.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
             except sqlite3.Error as exc:
-                raise classified(exc) from exc
+                raise classified(exc, self.path) from exc
             finally:
                 c.execute(f"PRAGMA busy_timeout = {1000 * BUSY_SECONDS}")
         return int(pages)

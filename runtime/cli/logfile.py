@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from runtime.backup import BackupReport, BlobReport
     from runtime.secrets.backup import SealReport
 
+Found = TypeVar("Found")
 _SEALS_REMEDY: Final = (
     "Those runs would fail with SECRET_REQUIRED. Bring their files in sealed/ (or seal.key, mode",
     "600) back from a backup before they are taken up, or pass the secret again afterwards:",
@@ -47,16 +48,20 @@ def verify(invocation: Invocation) -> None:
 
     Works beside the process that writes it. Exit code 1: something is wrong.
     """
+    from functools import partial
+
     from eventlog.verify import verify as verify_log
     from runtime.beside import completed, open_beside
-    from runtime.secrets.backup import verify_seals
+    from runtime.secrets.backup import SealReport, verify_seals
     from runtime.secrets.seals import SealFolder
 
     require_log(invocation)
     with open_beside(invocation.data) as beside:
         report = completed(verify_log(beside.log, progress=_counting(invocation)))
-        seals = verify_seals(beside.log.store, SealFolder(invocation.data.path))
-    blobs = _blobs_of(invocation)
+        folder = SealFolder(invocation.data.path)
+        look = partial(verify_seals, beside.log.store, folder)
+        seals = _looked_at(report, look, SealReport())
+    blobs = _looked_at(report, partial(_blobs_of, invocation), None)
     is_sound = report.sound and seals.sound and (blobs is None or blobs.sound)
     if invocation.json:
         invocation.give(
@@ -74,6 +79,16 @@ def verify(invocation: Invocation) -> None:
         _tell_verified(invocation, report, blobs, seals)
     if not is_sound:
         raise click.exceptions.Exit(ExitCode.FAILED)
+
+
+def _looked_at(report: Report, look: Callable[[], Found], nothing: Found) -> Found:
+    """Look at what a log names. One that is damaged may lead nowhere, and its report says so."""
+    try:
+        return look()
+    except Exception:
+        if report.sound:
+            raise
+        return nothing
 
 
 def _tell_verified(

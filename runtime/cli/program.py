@@ -17,6 +17,11 @@ _HOLDER_REMEDY: Final = (
     " it; a server\nis asked by `run`, `retry` and `cancel` once it is ready. To use another log,"
     " pass --data-dir."
 )
+_DAMAGE_REMEDY: Final = (
+    "Do not write to it any more. Keep the file, and restore a backup into another directory:\n"
+    "  perdure log restore BACKUP --data-dir DIR\n"
+    "`perdure log verify` tells more."
+)
 
 
 class _Program(Group):
@@ -56,7 +61,7 @@ def _told(error: BaseException, *, json: bool) -> Refusal | None:
 
 
 def _told_from_below(error: BaseException) -> Refusal | None:
-    from eventlog.errors import EventLogError, LogLocked
+    from eventlog.errors import EventLogError, LogLocked, StoreDamaged
     from runtime.errors import OperationError
     from runtime.secrets.seals import SecretsUnusable
     from runtime.settings import SettingsError
@@ -64,6 +69,14 @@ def _told_from_below(error: BaseException) -> Refusal | None:
     match error:
         case SettingsError() | SecretsUnusable():
             return Refusal(str(error), code="VALIDATION_ERROR", exit_code=ExitCode.USAGE)
+        case StoreDamaged() | OperationError(__cause__=StoreDamaged()):
+            damage = error.__cause__ if isinstance(error, OperationError) else error
+            return Refusal(
+                f"{damage}.",
+                code="LOG_DAMAGED",
+                exit_code=ExitCode.FAILED,
+                remedy=_DAMAGE_REMEDY,
+            )
         case OperationError():
             return refused(error)
         case LogLocked(pid=pid):

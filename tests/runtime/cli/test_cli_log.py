@@ -49,6 +49,26 @@ def test_verify_finds_what_is_wrong(used: Shell) -> None:
     assert json.loads(used.call("log", "verify", "--json").output)["sound"] is False
 
 
+@pytest.mark.parametrize(
+    "words", [("runs",), ("log", "verify"), ("run", "demo.count"), ("serve", "--port", "0")]
+)
+@pytest.mark.parametrize("place", [0, 5000])
+def test_a_damaged_file_is_named_with_what_to_do(
+    used: Shell, words: tuple[str, ...], place: int
+) -> None:
+    """Every command says so in a sentence; the exit code says that something is wrong."""
+    log = used.data / "log.db"
+    content = bytearray(log.read_bytes())
+    content[place + 100 : place + 8000] = bytes(index * 7 % 251 for index in range(7900))
+    log.write_bytes(content)
+    result = used.call(*words)
+    assert result.exit_code == 1, result.output
+    assert "malformed" in result.output
+    assert "perdure log restore BACKUP --data-dir DIR" in result.output
+    assert "Traceback" not in result.output
+    assert words[0] == "log" or str(log) in result.stderr
+
+
 def test_a_backup_is_restored_elsewhere(used: Shell) -> None:
     """With all runs, as a log of its own; nothing is ever overwritten."""
     assert "records are in copy.perdure" in used.call("log", "backup", "copy.perdure").output
