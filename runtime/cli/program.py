@@ -62,6 +62,7 @@ def _told(error: BaseException, *, json: bool) -> Refusal | None:
 
 def _told_from_below(error: BaseException) -> Refusal | None:
     from eventlog.errors import EventLogError, LogLocked, StoreDamaged
+    from runtime.datadir import NotADataDirectory
     from runtime.errors import OperationError
     from runtime.secrets.seals import SecretsUnusable
     from runtime.settings import SettingsError
@@ -69,6 +70,13 @@ def _told_from_below(error: BaseException) -> Refusal | None:
     match error:
         case SettingsError() | SecretsUnusable():
             return Refusal(str(error), code="VALIDATION_ERROR", exit_code=ExitCode.USAGE)
+        case NotADataDirectory():
+            return Refusal(
+                str(error),
+                code="VALIDATION_ERROR",
+                exit_code=ExitCode.USAGE,
+                remedy=error.remedy,
+            )
         case StoreDamaged() | OperationError(__cause__=StoreDamaged()):
             damage = error.__cause__ if isinstance(error, OperationError) else error
             return Refusal(

@@ -54,6 +54,7 @@ def serve(
         "tls_key": tls_key,
     }
     settings = invocation.settings
+    invocation.place.check()
     if bool(settings.tls_certificate) != bool(settings.tls_key):
         raise Refusal(
             "A certificate and its key belong together.",

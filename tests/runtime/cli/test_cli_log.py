@@ -85,6 +85,39 @@ def test_a_backup_is_restored_elsewhere(used: Shell) -> None:
     assert used.call("runs", "--data-dir", "other", "--at", cursor).exit_code == 2
 
 
+def test_a_backup_is_verified_where_it_lies(used: Shell) -> None:
+    """With all that belongs to it, and nothing is written; damage is found as in a log."""
+    used.call("log", "backup", "copy.perdure")
+    before = sorted(Path("copy.perdure").iterdir())
+    report = used.json("log", "verify", "--data-dir", "copy.perdure")
+    assert (report["sound"], report["records"]) == (True, used.json("log", "verify")["records"])
+    assert sorted(Path("copy.perdure").iterdir()) == before
+    log = Path("copy.perdure/log.backup")
+    log.write_bytes(log.read_bytes()[:5000] + bytes(8000) + log.read_bytes()[13000:])
+    assert used.call("log", "verify", "--data-dir", "copy.perdure").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "demo.count"),
+        ("runs",),
+        ("serve", "--port", "0"),
+        ("log", "restore", "copy.perdure"),
+        ("doctor",),
+    ],
+)
+def test_a_backup_is_no_place_for_a_log(used: Shell, words: tuple[str, ...]) -> None:
+    """Nothing is made inside of it; what to do instead is told."""
+    used.call("log", "backup", "copy.perdure")
+    before = sorted(Path("copy.perdure").iterdir())
+    result = used.call(*words, "--data-dir", "copy.perdure")
+    assert result.exit_code == 2, result.output
+    assert "copy.perdure is a backup" in result.stderr
+    assert "perdure log restore copy.perdure --data-dir DIR" in result.stderr
+    assert sorted(Path("copy.perdure").iterdir()) == before
+
+
 def test_a_backup_is_made_beside_the_writer(used: Shell) -> None:
     """Whoever holds the log is not disturbed."""
     store = SqliteStore.open(used.data / "log.db", env=RealEnv())
