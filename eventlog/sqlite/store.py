@@ -13,6 +13,7 @@ from eventsourcing.sqlite import SQLiteApplicationRecorder, SQLiteCursor
 from eventlog.cursor import GENERATION_BYTES
 from eventlog.errors import DiskFull, LogUnsupported, ReadOnlyLog, StoreBusy, StoreFailed
 from eventlog.ledger import NO_STREAM, StreamState
+from eventlog.private import make_private
 from eventlog.record import START, Mark, Record, foreign_record
 from eventlog.sqlite import schema
 from eventlog.sqlite.connection import BUSY_SECONDS, Datastore, classified
@@ -89,6 +90,7 @@ class SqliteStore(SQLiteApplicationRecorder):
 
     @classmethod
     def _opened(cls, path: Path, env: Env, lock: WriterLock | None, kind: str) -> SqliteStore:
+        make_private(path)
         datastore = Datastore(path, writable=True)
         try:
             _create_if_empty(datastore, env, kind)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING
 
+from eventlog.private import make_private
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
@@ -46,6 +48,8 @@ def _is_damage(error: sqlite3.DatabaseError) -> bool:
 
 
 def _open(path: Path | str, schema: Sequence[str], version: int) -> sqlite3.Connection:
+    if not isinstance(path, str):
+        make_private(path)
     database = sqlite3.connect(path, check_same_thread=False)
     try:
         database.execute("PRAGMA journal_mode = WAL")

@@ -170,6 +170,21 @@ def test_doctor_looks_at_everything(used: Shell) -> None:
     assert not list(used.data.glob(".perdure-doctor*"))
 
 
+def test_what_is_made_is_for_its_owner_alone(used: Shell) -> None:
+    """Directories, the log, projections, backups; doctor tells if somebody has opened them."""
+    used.call("log", "backup", "copy.perdure")
+    for top in (used.data, Path("copy.perdure")):
+        modes = {path: path.stat().st_mode & 0o077 for path in (top, *top.rglob("*"))}
+        assert modes.keys() > {top}
+        assert not [path for path, mode in modes.items() if mode]
+    checks = {check["name"]: check for check in used.json("doctor")["checks"]}
+    assert checks["data directory"]["status"] == "ok"
+    used.data.chmod(0o755)
+    checks = {check["name"]: check for check in used.json("doctor")["checks"]}
+    assert checks["data directory"]["status"] == "warn"
+    assert f"chmod 700 {used.data}" in checks["data directory"]["remedy"]
+
+
 def test_doctor_tries_what_processes_are_shut_in_with(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
