@@ -68,14 +68,12 @@ def _told_from_below(error: BaseException) -> Refusal | None:
     from runtime.settings import SettingsError
 
     match error:
-        case SettingsError() | SecretsUnusable():
-            return Refusal(str(error), code="VALIDATION_ERROR", exit_code=ExitCode.USAGE)
-        case NotADataDirectory():
+        case SettingsError() | SecretsUnusable() | NotADataDirectory():
             return Refusal(
                 str(error),
                 code="VALIDATION_ERROR",
                 exit_code=ExitCode.USAGE,
-                remedy=error.remedy,
+                remedy=getattr(error, "remedy", None),
             )
         case StoreDamaged() | OperationError(__cause__=StoreDamaged()):
             damage = error.__cause__ if isinstance(error, OperationError) else error
