@@ -16,9 +16,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-GUARD_FD: Final = "PERDURE_GUARD_FD"
-MEMORY: Final = "PERDURE_MEMORY"  # KiB that a process may take
-
 # The guard starts its command, and a watcher that waits for the pipe to close. Asked to end, both
 # stay for as long as the command takes to obey; it hears of that itself, as all of its group do.
 # What a shell has to say about how its command ended is no line of the run's log. When memory runs

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from runtime.process.lines import Lines
-from runtime.process.messages import CODE, MAX_LINE, READ_FD, WRITE_FD, to_line
-from runtime.process.sandbox import GUARD_FD, MEMORY, guarded
+from runtime.process.messages import CODE, GUARD_FD, MAX_LINE, MEMORY, READ_FD, WRITE_FD, to_line
+from runtime.process.sandbox import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
