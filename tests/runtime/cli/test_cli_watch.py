@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import signal
 
 import pytest
 
 from tests.runtime.cli.terminal import PATIENCE, Shell, wait_for_line
+from tests.runtime.cli.test_cli_run import WORKING, run_id_of
 
 NAP = ("run", "test.nap", "--arg", "seconds=60")
 
@@ -30,3 +32,17 @@ def test_a_server_that_is_killed_is_told_to_whoever_watches(
                     assert "No process is at work on this log any more" in err
                     assert f"perdure retry {run_id}" in err
                     assert not output or json.loads(err.splitlines()[-1])["error"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_watching_and_not_the_run(shell: Shell, number: signal.Signals) -> None:
+    """The run goes on; the exit code says that no end was seen."""
+    with shell.process(*WORKING) as process:
+        run_id = run_id_of(process)
+        with shell.process("watch", run_id) as watching:
+            wait_for_line(watching, lambda line: "working" in line)
+            watching.send_signal(number)
+            out, err = watching.communicate()
+        assert (watching.returncode, err) == (130, "")
+        assert "the run goes on" in out
+        assert process.wait(30) == 0
