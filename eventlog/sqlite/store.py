@@ -75,6 +75,8 @@ class SqliteStore(SQLiteApplicationRecorder):
         if not path.exists():
             raise LogUnsupported(f"there is no log at {path}")
         refuse_foreign(path)
+        if not path.stat().st_size and not wal_of(path).exists():
+            raise LogUnsupported(f"{path} is empty: there is no log in it")
         if kind == BACKUP and wal_of(path).exists():
             raise LogUnsupported(f"{path} is a log, not a backup")
         datastore = Datastore(path, writable=False, immutable=kind == BACKUP)

@@ -85,6 +85,30 @@ def test_a_backup_is_restored_elsewhere(used: Shell) -> None:
     assert used.call("runs", "--data-dir", "other", "--at", cursor).exit_code == 2
 
 
+@pytest.mark.parametrize("words", [("runs",), ("log", "verify")])
+def test_what_is_no_log_is_told_with_a_remedy(shell: Shell, words: tuple[str, ...]) -> None:
+    """A file in the place of the directory, and an empty one in the place of the log."""
+    Path("file").touch()
+    result = shell.call(*words, "--data-dir", "file")
+    assert result.exit_code == 2
+    assert "file is no directory" in result.stderr
+    shell.data.mkdir()
+    (shell.data / "log.db").touch()
+    result = shell.call(*words)
+    assert result.exit_code == 5
+    assert "log.db is empty: there is no log in it" in result.stderr
+    assert "perdure log restore" in result.stderr
+
+
+def test_what_the_system_refuses_is_told_with_a_remedy(shell: Shell) -> None:
+    """In its words, with the place, and without its numbers."""
+    result = shell.call("run", "demo.count", "--data-dir", "/proc/nowhere")
+    assert result.exit_code == 5
+    assert "/proc/nowhere: No such file or directory." in result.stderr
+    assert "--data-dir" in result.stderr
+    assert "Errno" not in result.stderr
+
+
 def test_a_backup_is_verified_where_it_lies(used: Shell) -> None:
     """With all that belongs to it, and nothing is written; damage is found as in a log."""
     used.call("log", "backup", "copy.perdure")
