@@ -27,10 +27,8 @@ from eventlog import (
     verify,
 )
 from eventlog.errors import StoreConflict, StoreDamaged
-from eventlog.record import START
 from eventlog.sqlite import schema
 from eventlog.sqlite.connection import classified
-from eventlog.sqlite.file import wal_of
 from eventlog.sqlite.store import BACKUP, WAL_LIMIT
 from eventlog.store import Bounds
 from eventlog.testing import (
@@ -399,18 +397,3 @@ def test_a_stubborn_reader_is_waited_for_once_and_then_the_log_goes_on(path: Pat
     store.upkeep()
     assert path.with_name("log.db-wal").stat().st_size == 0
     store.close()
-
-
-def test_a_log_on_a_read_only_disk_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SQLite makes no file beside it; a log that was left open says what to do instead."""
-    path = tmp_path / "log.db"
-    SqliteStore.open(path, env=RealEnv()).close()
-    monkeypatch.setattr("eventlog.sqlite.store.is_read_only", lambda _: True)
-    before = sorted(tmp_path.iterdir())
-    reader = SqliteStore.open_reader(path)
-    assert reader.head() == START
-    assert sorted(tmp_path.iterdir()) == before
-    reader.close()
-    wal_of(path).write_bytes(b"left")
-    with pytest.raises(StoreFailed, match="copy its directory"):
-        SqliteStore.open_reader(path)
