@@ -27,6 +27,7 @@ from eventlog.errors import ReadOnlyLog as ReadOnlyLog
 from eventlog.errors import RecordTooLarge as RecordTooLarge
 from eventlog.errors import ScopeMoved as ScopeMoved
 from eventlog.errors import StoreBusy as StoreBusy
+from eventlog.errors import StoreDamaged as StoreDamaged
 from eventlog.errors import StoreFailed as StoreFailed
 from eventlog.errors import StreamSealed as StreamSealed
 from eventlog.errors import Unavailable as Unavailable

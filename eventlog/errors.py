@@ -16,6 +16,7 @@ EventLogError
 │   └── UnknownEvent             no class is registered under this event name
 ├── StoreConflict            the store's backstop refused a batch (never seen by callers)
 ├── StoreFailed              the database cannot be read or written; look at the disk
+│   └── StoreDamaged             because its file is damaged; bring back a backup
 ├── LogClosed                this log no longer works; open it again
 │   ├── StoreUnreadable          because its database cannot be read; nothing was written
 │   └── OutcomeUnknown           and whether the append was written is not known
@@ -132,6 +133,15 @@ class StoreConflict(EventLogError):
 
 class StoreFailed(EventLogError):
     """The database failed. In the middle of a write this means that the outcome is unknown."""
+
+
+class StoreDamaged(StoreFailed):
+    """The database's file is not what was written to it."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        """Name the file and what the database says of it."""
+        super().__init__(f"{path} is damaged: {reason}")
+        self.path = path
 
 
 class LogClosed(EventLogError):

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Protocol
 
+from eventlog.private import make_private
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -157,6 +159,7 @@ class SnapshotFile:
 
 
 def _open(path: Path) -> sqlite3.Connection:
+    make_private(path)
     database = sqlite3.connect(path, check_same_thread=False)
     try:
         database.execute("PRAGMA journal_mode = WAL")

@@ -34,6 +34,7 @@ from eventlog.verify import MAX_PROBLEMS
 from runtime.blobs.file_depot import DRAFTS, SCOPES, FileDepot
 from runtime.blobs.references import References, catch_up
 from runtime.blobs.store import CHUNK
+from runtime.datadir import LOG_BACKUP
 from runtime.secrets.backup import SealReport, SealsToBackUp, SealsToRestore
 
 if TYPE_CHECKING:
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from runtime.blobs.depot import Depot
     from runtime.secrets.seals import SealFolder
 
-LOG_BACKUP: Final = "log.backup"
 UNFINISHED: Final = ".part"  # how the name of a backup ends until it is complete
 _THREADS: Final = 1
 _MISSING: Final = "is missing"

@@ -15,6 +15,7 @@ from eventlog.errors import (
     LogClosed,
     OutcomeUnknown,
     RecordTooLarge,
+    StoreDamaged,
     Unavailable,
 )
 
@@ -159,6 +160,12 @@ ERRORS: Final = {
     "UNAVAILABLE": ErrorKind(
         503, retriable=True, meaning="going down or not up; ask again, with the same key"
     ),
+    "LOG_DAMAGED": ErrorKind(
+        500,
+        retriable=False,
+        meaning="the disk has changed the log",
+        remedy="`perdure log verify` tells more; restore a backup into another directory",
+    ),
     "INTERNAL": ErrorKind(
         500,
         retriable=True,
@@ -224,6 +231,7 @@ _FROM_BELOW: Final = (
     _Row(CodecError, "VALIDATION_ERROR"),
     _Row(DiskFull, "OVERLOADED", (), "the disk is full; make room there, then try again"),
     _Row(Unavailable, "OVERLOADED"),
+    _Row(StoreDamaged, "LOG_DAMAGED", (), "the file of the log is damaged"),
     _Row(Conflict, "CONFLICT"),
     _Row(OutcomeUnknown, "UNAVAILABLE", (), "whether it was done is not known; look again"),
     _Row(LogClosed, "UNAVAILABLE", (), "this process is going down; ask again soon"),

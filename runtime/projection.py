@@ -13,6 +13,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Final
 
 from eventlog.cursor import check_of
+from eventlog.private import make_private
 from eventlog.record import START
 
 if TYPE_CHECKING:
@@ -101,6 +102,8 @@ class ProjectionFile(Projection):
             return self._open()
 
     def _open(self) -> sqlite3.Connection:
+        if not isinstance(self._path, str):
+            make_private(self._path)
         database = sqlite3.connect(self._path, check_same_thread=False)
         try:
             database.execute("PRAGMA journal_mode = WAL")

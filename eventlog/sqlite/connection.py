@@ -26,6 +26,7 @@ from eventlog.errors import (
     LogUnsupported,
     StoreBusy,
     StoreConflict,
+    StoreDamaged,
     StoreFailed,
 )
 
@@ -37,6 +38,14 @@ BUSY_SECONDS: Final = 5
 POOL_SIZE: Final = 6  # the log's four reading threads, the writer, and one to spare
 _PRIMARY_CODE: Final = 0xFF
 _CLOSE_PATIENCE: Final = 100  # tenths of a second; a page is read in some milliseconds
+_KNOWN: Final = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_LOCKED,
+    }
+)
 _SETTINGS: Final = (
     ("journal_mode", "wal"),
     ("synchronous", 2),  # FULL: a commit that returned is on disk
@@ -143,6 +152,7 @@ class Datastore(SQLiteDatastore):
 
     def __init__(self, path: Path, *, writable: bool, immutable: bool = False) -> None:
         """Open nothing yet; connections are made on demand."""
+        self._path = path
         self._writable = writable
         self._writer: Connection | None = None
         self._writer_lock = Lock()
@@ -167,7 +177,7 @@ class Datastore(SQLiteDatastore):
                 cursor.row_factory = None
                 yield cursor
         except sqlite3.Error as exc:
-            raise classified(exc) from exc
+            raise classified(exc, self._path) from exc
 
     @contextmanager
     def looking(self) -> Iterator[sqlite3.Cursor]:
@@ -181,7 +191,7 @@ class Datastore(SQLiteDatastore):
                 cursor.row_factory = None
                 yield cursor
         except sqlite3.Error as exc:
-            raise classified(exc) from exc
+            raise classified(exc, self._path) from exc
 
     def close(self) -> None:
         """Close all connections, when nobody is in the middle of a transaction."""
@@ -195,14 +205,14 @@ class Datastore(SQLiteDatastore):
 def not_opened(path: Path, error: sqlite3.Error) -> EventLogError:
     """Tell why a file could not be opened: whether it is no log, or there is another trouble."""
     code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE
-    if code in {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR}:
+    if code in {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}:
         return LogUnsupported(f"{path} is not a log: {error}")
-    if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL}:
-        return classified(error)
+    if code in _KNOWN:
+        return classified(error, path)
     return StoreFailed(f"cannot open {path}: {error}")
 
 
-def classified(error: sqlite3.Error) -> EventLogError:
+def classified(error: sqlite3.Error, path: Path) -> EventLogError:
     """Tell what a database error means: who has to do what about it."""
     match getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE:
         case sqlite3.SQLITE_CONSTRAINT:
@@ -211,5 +221,7 @@ def classified(error: sqlite3.Error) -> EventLogError:
             return DiskFull("the disk is full")
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return StoreBusy("another process holds the database's lock")
+        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
+            return StoreDamaged(str(path), str(error))
         case _:
             return StoreFailed(f"{type(error).__name__}: {error}")

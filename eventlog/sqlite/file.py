@@ -41,6 +41,11 @@ def wal_of(path: Path) -> Path:
     return path.with_name(path.name + "-wal")
 
 
+def is_read_only(path: Path) -> bool:
+    """Tell whether a file lies where nothing can be written: on a read-only file system."""
+    return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+
+
 def make_durable(wal: Path) -> None:
     """Put what a dead writer left in the write-ahead log on disk, before anybody believes it.
 

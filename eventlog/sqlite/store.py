@@ -13,10 +13,11 @@ from eventsourcing.sqlite import SQLiteApplicationRecorder, SQLiteCursor
 from eventlog.cursor import GENERATION_BYTES
 from eventlog.errors import DiskFull, LogUnsupported, ReadOnlyLog, StoreBusy, StoreFailed
 from eventlog.ledger import NO_STREAM, StreamState
+from eventlog.private import make_private
 from eventlog.record import START, Mark, Record, foreign_record
 from eventlog.sqlite import schema
 from eventlog.sqlite.connection import BUSY_SECONDS, Datastore, classified
-from eventlog.sqlite.file import make_durable, refuse_foreign, sync_directory, wal_of
+from eventlog.sqlite.file import is_read_only, make_durable, refuse_foreign, sync_directory, wal_of
 from eventlog.sqlite.lock import WriterLock
 from eventlog.store import Bounds, StoredPage
 
@@ -74,9 +75,12 @@ class SqliteStore(SQLiteApplicationRecorder):
         if not path.exists():
             raise LogUnsupported(f"there is no log at {path}")
         refuse_foreign(path)
+        if not path.stat().st_size and not wal_of(path).exists():
+            raise LogUnsupported(f"{path} is empty: there is no log in it")
         if kind == BACKUP and wal_of(path).exists():
             raise LogUnsupported(f"{path} is a log, not a backup")
-        datastore = Datastore(path, writable=False, immutable=kind == BACKUP)
+        is_fixed = kind == BACKUP or _stands_still(path)
+        datastore = Datastore(path, writable=False, immutable=is_fixed)
         return cls._checked(path, datastore, None, kind, writable=False)
 
     @classmethod
@@ -89,6 +93,7 @@ class SqliteStore(SQLiteApplicationRecorder):
 
     @classmethod
     def _opened(cls, path: Path, env: Env, lock: WriterLock | None, kind: str) -> SqliteStore:
+        make_private(path)
         datastore = Datastore(path, writable=True)
         try:
             _create_if_empty(datastore, env, kind)
@@ -178,7 +183,7 @@ class SqliteStore(SQLiteApplicationRecorder):
                 c.execute(f"PRAGMA busy_timeout = {_CHECKPOINT_PATIENCE}")
                 _, pages, _ = c.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
             except sqlite3.Error as exc:
-                raise classified(exc) from exc
+                raise classified(exc, self.path) from exc
             finally:
                 c.execute(f"PRAGMA busy_timeout = {1000 * BUSY_SECONDS}")
         return int(pages)
@@ -323,6 +328,19 @@ class SqliteStore(SQLiteApplicationRecorder):
         ]
         cursor.executemany(schema.INSERT, records)
         return [record.position for record in records]
+
+
+def _stands_still(path: Path) -> bool:
+    """Tell whether nobody can write a log; SQLite needs to write beside it if it was left open."""
+    if not is_read_only(path):
+        return False
+    wal = wal_of(path)
+    if wal.exists() and wal.stat().st_size:
+        raise StoreFailed(
+            f"{path} was not closed in good order, and nothing can be written where it lies;"
+            " copy its directory to another disk and read it there"
+        )
+    return True
 
 
 def _create_if_empty(datastore: Datastore, env: Env, kind: str) -> None:

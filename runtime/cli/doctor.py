@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -86,7 +87,7 @@ def _store(data: DataDir) -> Iterator[Check]:
     from eventlog.sqlite.lock import holder_of
     from eventlog.sqlite.schema import SCHEMA_VERSION
 
-    yield Check("data directory", "ok", str(data.path.absolute()))
+    yield _directory(data)
     if not data.log.exists():
         yield Check("log", "ok", "none yet; the first run makes it")
         return
@@ -110,6 +111,16 @@ def _store(data: DataDir) -> Iterator[Check]:
         yield Check("writer", "ok", "nobody")
     else:
         yield Check("writer", "ok", f"process {holder.pid}" if holder.known else "not known here")
+
+
+def _directory(data: DataDir) -> Check:
+    """Say where the directory is, and whether it is for its owner alone."""
+    path = data.path.absolute()
+    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        told = f"{path} can be read by others (mode {mode:o})"
+        return Check("data directory", "warn", told, f"What runs do is in it: chmod 700 {path}")
+    return Check("data directory", "ok", str(path))
 
 
 def _disk(data: DataDir) -> Iterator[Check]:

@@ -91,10 +91,10 @@ async def _at_the_keyboard(
 
 
 async def _obey(interrupts: Interrupts, node: Node, run_id: str, display: Display) -> None:
-    """Pass Ctrl-C on to the run: first ask, then force."""
+    """Pass Ctrl-C or SIGTERM on to the run: first ask, then force."""
     await interrupts.next()
     display.note("Asked the run to end. Ctrl-C again forces it, a third one leaves at once.")
-    asked = {"run_id": run_id, "reason": "Ctrl-C"}
+    asked = {"run_id": run_id, "reason": interrupts.name}
     await node.operations.call(LOCAL, "runs.cancel", asked)
     if interrupts.count < 2:  # noqa: PLR2004 - the second
         await interrupts.next()

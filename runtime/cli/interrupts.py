@@ -1,6 +1,6 @@
-"""Ctrl-C while a run is executed: ask it to end, then force it, then leave at once.
+"""Ctrl-C or SIGTERM while a run is executed: ask it to end, then force it, then leave at once.
 
-A server hears it too, and SIGTERM: the first lets it go down in good order, the second leaves.
+A server hears them too: the first lets it go down in good order, the second leaves.
 
 The handler is Python's own, so that the third one leaves even while an entry blocks the event loop.
 """
@@ -24,12 +24,13 @@ _SHOW_CURSOR: Final = b"\x1b[?25h"
 
 
 class Interrupts:
-    """Counts signals, Ctrl-C unless stated, for the length of a block."""
+    """Counts Ctrl-C and SIGTERM for the length of a block."""
 
-    def __init__(self, *signals: signal.Signals, at_once: int = AT_ONCE) -> None:
+    def __init__(self, *, at_once: int = AT_ONCE) -> None:
         """Wake the event loop that this is made in; leave with the last of so many."""
         self.count = 0
-        self._signals = signals or (signal.SIGINT,)
+        self.name = "Ctrl-C"  # what the last one is called
+        self._signals = (signal.SIGINT, signal.SIGTERM)
         self._at_once = at_once
         self._token = trio.lowlevel.current_trio_token()
         self._heard = trio.Event()
@@ -59,8 +60,9 @@ class Interrupts:
         await self.next()
         scope.cancel()
 
-    def _hear(self, _number: int, _frame: FrameType | None) -> None:
+    def _hear(self, number: int, _frame: FrameType | None) -> None:
         self.count += 1
+        self.name = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
         if self.count >= self._at_once:
             leave_at_once(ExitCode.INTERRUPTED)
         self._token.run_sync_soon(self._wake)

@@ -99,11 +99,18 @@ class Invocation:
         return self.loaded.settings
 
     @property
-    def data(self) -> DataDir:
-        """Where the log is."""
+    def place(self) -> DataDir:
+        """Where the log is, or whatever there is in its place."""
         from runtime.datadir import DataDir
 
         return DataDir.of(self.settings)
+
+    @property
+    def data(self) -> DataDir:
+        """Where the log is; what can be none is refused."""
+        place = self.place
+        place.check()
+        return place
 
     @property
     def color(self) -> bool | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -14,10 +14,12 @@ from runtime.cli.words import styled
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from eventlog.sqlite import SqliteStore
     from eventlog.verify import Report
     from runtime.backup import BackupReport, BlobReport
     from runtime.secrets.backup import SealReport
 
+Found = TypeVar("Found")
 _SEALS_REMEDY: Final = (
     "Those runs would fail with SECRET_REQUIRED. Bring their files in sealed/ (or seal.key, mode",
     "600) back from a backup before they are taken up, or pass the secret again afterwards:",
@@ -43,20 +45,28 @@ def log() -> None:
 def verify(invocation: Invocation) -> None:
     """Read the whole log and what it names, and say whether all of it keeps its promises.
 
-    Blobs are compared with their hashes, sealed secrets are opened with seal.key.
+    Blobs are compared with their hashes, sealed secrets are opened with seal.key. --data-dir may
+    name a backup too.
 
     Works beside the process that writes it. Exit code 1: something is wrong.
     """
+    from contextlib import closing
+    from functools import partial
+
+    from eventlog.snapshots import MemorySnapshots
     from eventlog.verify import verify as verify_log
-    from runtime.beside import completed, open_beside
-    from runtime.secrets.backup import verify_seals
+    from runtime.beside import BesideLog, completed
+    from runtime.secrets.backup import SealReport, verify_seals
     from runtime.secrets.seals import SealFolder
 
-    require_log(invocation)
-    with open_beside(invocation.data) as beside:
-        report = completed(verify_log(beside.log, progress=_counting(invocation)))
-        seals = verify_seals(beside.log.store, SealFolder(invocation.data.path))
-    blobs = _blobs_of(invocation)
+    if not invocation.place.is_backup:
+        require_log(invocation)
+    with closing(_opened(invocation)) as store:
+        read = BesideLog(store, MemorySnapshots())
+        report = completed(verify_log(read, progress=_counting(invocation)))
+        look = partial(verify_seals, store, SealFolder(invocation.place.path))
+        seals = _looked_at(report, look, SealReport())
+    blobs = _looked_at(report, partial(_blobs_of, invocation), None)
     is_sound = report.sound and seals.sound and (blobs is None or blobs.sound)
     if invocation.json:
         invocation.give(
@@ -74,6 +84,16 @@ def verify(invocation: Invocation) -> None:
         _tell_verified(invocation, report, blobs, seals)
     if not is_sound:
         raise click.exceptions.Exit(ExitCode.FAILED)
+
+
+def _looked_at(report: Report, look: Callable[[], Found], nothing: Found) -> Found:
+    """Look at what a log names. One that is damaged may lead nowhere, and its report says so."""
+    try:
+        return look()
+    except Exception:
+        if report.sound:
+            raise
+        return nothing
 
 
 def _tell_verified(
@@ -103,7 +123,7 @@ def _tell_verified(
 
 def _blobs_of(invocation: Invocation) -> BlobReport | None:
     """Look at the blobs, if there are any."""
-    if not (invocation.data.path / "scopes").is_dir():
+    if not (invocation.place.path / "scopes").is_dir():
         return None
     import trio
 
@@ -163,8 +183,9 @@ async def _back_up(
     from eventlog.log import open_log
     from eventlog.sqlite import SqliteStore
     from eventlog.sqlite.store import BACKUP
-    from runtime.backup import LOG_BACKUP, back_up
+    from runtime.backup import back_up
     from runtime.blobs.file_depot import FileDepot
+    from runtime.datadir import LOG_BACKUP
     from runtime.secrets.seals import SealFolder
 
     path = invocation.data.path
@@ -192,7 +213,7 @@ def restore(invocation: Invocation, src: Path) -> None:
 
     from eventlog.sqlite import SqliteStore
     from eventlog.sqlite.store import BACKUP
-    from runtime.backup import LOG_BACKUP
+    from runtime.datadir import LOG_BACKUP
 
     data = invocation.data
     if data.log.exists():
@@ -236,13 +257,23 @@ async def _verify_blobs(invocation: Invocation) -> BlobReport:
 
     from eventlog.env import RealEnv
     from eventlog.log import open_log
-    from eventlog.sqlite import SqliteStore
     from runtime.backup import verify_blobs
     from runtime.blobs.file_depot import FileDepot
 
-    with closing(SqliteStore.open_reader(invocation.data.log)) as store:
+    with closing(_opened(invocation)) as store:
         async with open_log(RealEnv(), store) as opened:
-            return await verify_blobs(opened, FileDepot(invocation.data.path))
+            return await verify_blobs(opened, FileDepot(invocation.place.path))
+
+
+def _opened(invocation: Invocation) -> SqliteStore:
+    """Open what is to be verified: the log, or the one in a backup."""
+    from eventlog.sqlite import SqliteStore
+    from eventlog.sqlite.store import BACKUP
+
+    place = invocation.place
+    if place.is_backup:
+        return SqliteStore.open_reader(place.backup, kind=BACKUP)
+    return SqliteStore.open_reader(place.log)
 
 
 def _blobs(report: BlobReport) -> dict[str, Any]:

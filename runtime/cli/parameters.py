@@ -23,6 +23,15 @@ STATUSES: Final = (
     "canceled",
     "timeout",
 )
+_KINDS: Final = {  # what a schema calls a JSON value
+    str: {"string"},
+    bool: {"boolean"},
+    int: {"integer", "number"},
+    float: {"number"},
+    type(None): {"null"},
+    list: {"array"},
+    dict: {"object"},
+}
 _OFFERED: Final = 50  # runs that completion offers
 
 
@@ -134,7 +143,7 @@ class EntryName(click.ParamType):  # type: ignore[type-arg]  # older clicks have
 def parsed_args(words: tuple[str, ...], entry: Entry) -> dict[str, Any]:
     """Give the arguments of an entry: each JSON if it can be, else text.
 
-    What the entry's schema says is a string stays as it was typed.
+    What the entry's schema takes as a string only stays as it was typed.
     """
     properties = entry.schema.get("properties", {})
     args: dict[str, Any] = {}
@@ -166,8 +175,15 @@ def value_of(text: str, schema: dict[str, Any]) -> Any:  # noqa: ANN401 - any JS
     value = typed(text)
     if schema.get("writeOnly") and reference_in(value) is not None:
         return value
-    is_text = schema.get("type") == "string" and not isinstance(value, str)
-    return text if is_text else value
+    if isinstance(value, str) or _takes(schema, value):
+        return value
+    return text if _takes(schema, text) else value
+
+
+def _takes(schema: dict[str, Any], value: Any) -> bool:  # noqa: ANN401 - any JSON value
+    """Tell whether a schema takes values of this kind, as far as it says."""
+    kinds = {part.get("type") for part in schema.get("anyOf", [schema])}
+    return None in kinds or not kinds.isdisjoint(_KINDS[type(value)])
 
 
 def typed(text: str) -> Any:  # noqa: ANN401 - any JSON value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any, Final
 
 import click
@@ -16,6 +17,20 @@ _HOLDER_REMEDY: Final = (
     "Reading works beside it: `perdure runs`, `show`, `watch`. To write, wait until it ends or stop"
     " it; a server\nis asked by `run`, `retry` and `cancel` once it is ready. To use another log,"
     " pass --data-dir."
+)
+_DAMAGE_REMEDY: Final = (
+    "Do not write to it any more. Keep the file, and restore a backup into another directory:\n"
+    "  perdure log restore BACKUP --data-dir DIR\n"
+    "`perdure log verify` tells more."
+)
+_PLACE_REMEDY: Final = "Name a directory that you can write to, with --data-dir."
+_SYSTEM_REMEDIES: Final = {
+    errno.ENOSPC: "Make room on that disk, or name a directory on another one with --data-dir.",
+    errno.EROFS: "Nothing can be written there: name a directory on another disk with --data-dir.",
+}
+_FILE_REMEDY: Final = (
+    "If it was a log once, restore a backup: perdure log restore BACKUP --data-dir DIR. To use"
+    " another log,\npass --data-dir."
 )
 
 
@@ -56,14 +71,28 @@ def _told(error: BaseException, *, json: bool) -> Refusal | None:
 
 
 def _told_from_below(error: BaseException) -> Refusal | None:
-    from eventlog.errors import EventLogError, LogLocked
+    from eventlog.errors import EventLogError, LogLocked, StoreDamaged
+    from runtime.datadir import NotADataDirectory
     from runtime.errors import OperationError
     from runtime.secrets.seals import SecretsUnusable
     from runtime.settings import SettingsError
 
     match error:
-        case SettingsError() | SecretsUnusable():
-            return Refusal(str(error), code="VALIDATION_ERROR", exit_code=ExitCode.USAGE)
+        case SettingsError() | SecretsUnusable() | NotADataDirectory():
+            return Refusal(
+                str(error),
+                code="VALIDATION_ERROR",
+                exit_code=ExitCode.USAGE,
+                remedy=getattr(error, "remedy", None),
+            )
+        case StoreDamaged() | OperationError(__cause__=StoreDamaged()):
+            damage = error.__cause__ if isinstance(error, OperationError) else error
+            return Refusal(
+                f"{damage}.",
+                code="LOG_DAMAGED",
+                exit_code=ExitCode.FAILED,
+                remedy=_DAMAGE_REMEDY,
+            )
         case OperationError():
             return refused(error)
         case LogLocked(pid=pid):
@@ -75,9 +104,22 @@ def _told_from_below(error: BaseException) -> Refusal | None:
                 remedy=_HOLDER_REMEDY,
             )
         case EventLogError() | OSError():
-            return Refusal(str(error), code="UNAVAILABLE", exit_code=ExitCode.UNAVAILABLE)
+            message, remedy = _of_the_machine(error)
+            return Refusal(
+                message, code="UNAVAILABLE", exit_code=ExitCode.UNAVAILABLE, remedy=remedy
+            )
         case _:
             return None
+
+
+def _of_the_machine(error: BaseException) -> tuple[str, str | None]:
+    """Say what a file or the system refuses, and what to do."""
+    from eventlog.errors import LogUnsupported
+
+    if isinstance(error, OSError) and error.strerror:
+        place = f"{error.filename}: " if error.filename else ""
+        return f"{place}{error.strerror}.", _SYSTEM_REMEDIES.get(error.errno or 0, _PLACE_REMEDY)
+    return str(error), _FILE_REMEDY if isinstance(error, LogUnsupported) else None
 
 
 def refused(error: Any) -> Refusal:  # noqa: ANN401 - an OperationError, imported late

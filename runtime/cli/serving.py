@@ -54,6 +54,7 @@ def serve(
         "tls_key": tls_key,
     }
     settings = invocation.settings
+    invocation.place.check()
     if bool(settings.tls_certificate) != bool(settings.tls_key):
         raise Refusal(
             "A certificate and its key belong together.",
@@ -66,8 +67,6 @@ def serve(
 
 
 async def _serve(invocation: Invocation) -> None:
-    import signal
-
     import trio
 
     from runtime.cli.interrupts import Interrupts
@@ -80,7 +79,7 @@ async def _serve(invocation: Invocation) -> None:
         await interrupts.first()
         server.stop()
 
-    with Interrupts(signal.SIGINT, signal.SIGTERM, at_once=2) as interrupts:
+    with Interrupts(at_once=2) as interrupts:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(stop)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from runtime.cli.commands import Command, common
-from runtime.cli.invocation import ExitCode, Invocation, exit_code_of, pass_invocation
+from runtime.cli.invocation import ExitCode, Invocation, Refusal, exit_code_of, pass_invocation
 from runtime.cli.listing import is_held
 from runtime.cli.parameters import RunName
 from runtime.cli.showing import reading
 
 if TYPE_CHECKING:
+    import trio
+
     from runtime.operations.answers import RunAnswer
+
+LOOKS: Final = 3  # in a row, a second apart, that find no writer: a server may be started again
 
 
 @click.command(
@@ -32,7 +36,7 @@ if TYPE_CHECKING:
 def watch(invocation: Invocation, run: str, after: str | None) -> None:
     """Follow a run until its end; the exit code tells how it ended.
 
-    Ctrl-C stops watching. The run goes on.
+    Ctrl-C stops watching. The run goes on. Exit code 5: the process that executed it is gone.
     """
     answer: RunAnswer = reading(
         invocation, lambda beside: beside.call("runs.get", {"run_id": beside.run_id(run)})
@@ -45,8 +49,10 @@ def watch(invocation: Invocation, run: str, after: str | None) -> None:
     raise click.exceptions.Exit(code)
 
 
-async def watch_run(invocation: Invocation, answer: RunAnswer, after: str | None) -> ExitCode:
-    """Show how a run goes that another process executes."""
+async def watch_run(
+    invocation: Invocation, answer: RunAnswer, after: str | None, *, begun: bool = False
+) -> ExitCode:
+    """Show how a run goes that another process executes; ``begun``: one has said that it does."""
     from contextlib import closing
 
     import trio
@@ -63,10 +69,11 @@ async def watch_run(invocation: Invocation, answer: RunAnswer, after: str | None
     from runtime.operations.reader import RunReader
 
     run, cursor = answer["run"], answer["cursor"]
+    begun = begun or is_held(invocation)
     display = display_for(invocation)
     try:
         display.begin(run, cursor)
-        if run["status"] not in ENDED and not is_held(invocation):
+        if run["status"] not in ENDED and not begun:
             display.note("No process is at work on this log; waiting until one is (Ctrl-C stops).")
             display.note(f"To go on with the run here: perdure retry {run['run_id']}")
         with closing(SqliteStore.open_reader(invocation.data.log)) as store:
@@ -74,11 +81,16 @@ async def watch_run(invocation: Invocation, answer: RunAnswer, after: str | None
                 begin = await log.resolve(after or cursor)
                 known = await log.resolve(cursor)
                 if run["status"] not in ENDED or begin.position < known.position:
+                    left = trio.Event()
                     with Interrupts() as interrupts:
                         async with trio.open_nursery() as nursery:
-                            nursery.start_soon(interrupts.cancel, nursery.cancel_scope)
+                            scope = nursery.cancel_scope
+                            nursery.start_soon(interrupts.cancel, scope)
+                            nursery.start_soon(_look_for_writer, invocation, begun, left, scope)
                             await follow_run(log, run["run_id"], begin, display)
-                            nursery.cancel_scope.cancel()
+                            scope.cancel()
+                    if left.is_set():
+                        raise _left(run["run_id"])
                     if interrupts.count:
                         display.note("Stopped watching; the run goes on.")
                         return ExitCode.INTERRUPTED
@@ -88,3 +100,33 @@ async def watch_run(invocation: Invocation, answer: RunAnswer, after: str | None
     finally:
         display.close()
     return exit_code_of(run["status"])
+
+
+async def _look_for_writer(
+    invocation: Invocation,
+    seen: bool,  # noqa: FBT001 - trio passes arguments by place
+    left: trio.Event,
+    scope: trio.CancelScope,
+) -> None:
+    """Stop watching when the log had a writer and has none any more."""
+    import trio
+
+    missed = 0
+    while missed < LOOKS:
+        if is_held(invocation):
+            seen, missed = True, 0
+        elif seen:
+            missed += 1
+        await trio.sleep(1)
+    left.set()
+    scope.cancel()
+
+
+def _left(run_id: str) -> Refusal:
+    return Refusal(
+        "No process is at work on this log any more: the one that executed the run is gone.",
+        code="UNAVAILABLE",
+        exit_code=ExitCode.UNAVAILABLE,
+        remedy=f"`perdure retry {run_id}` goes on with it here; `perdure serve` goes on with all"
+        " that was left.",
+    )

@@ -34,6 +34,7 @@ COMMON_ERRORS: Final = (
     "PERMISSION_DENIED",
     "OVERLOADED",
     "UNAVAILABLE",
+    "LOG_DAMAGED",
     "INTERNAL",
 )
 _MARK: Final = "__perdure_operation__"

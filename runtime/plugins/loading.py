@@ -58,7 +58,8 @@ class Problem:
     def __str__(self) -> str:
         """Say it to people."""
         place = f" ({self.file}, line {self.line})" if self.file else ""
-        return f"{self.source} was not loaded{place}: {self.message}. {self.remedy}"
+        end = "" if self.message.endswith("?") else "."
+        return f"{self.source} was not loaded{place}: {self.message}{end} {self.remedy}"
 
 
 @dataclass(frozen=True, slots=True)

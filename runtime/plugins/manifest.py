@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
 MANIFEST: Final = "plugin.toml"
 _ENTRY_NAME: Final = re.compile(r"[\w-]+")
+_PLUGIN_ID: Final = re.compile(r"[\w-]+(\.[\w-]+)*")
 _TYPES: Final[dict[str, Any]] = {
     "string": str,
     "integer": int,
@@ -100,6 +101,8 @@ def read_manifest(folder: Path) -> Plugin:
     """Make the plugin that a folder holds."""
     document = Document(folder / MANIFEST)
     manifest = document.table(document.content, Manifest)
+    if not _PLUGIN_ID.fullmatch(manifest.id):
+        raise document.wrong("it has letters, digits, _ and -, and dots between them", "id")
     entries = _Folder(folder, document, manifest).entries()
     if not entries:
         raise document.wrong("it names no entries: add [entries.NAME] or python = ...")

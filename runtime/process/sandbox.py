@@ -20,8 +20,6 @@ from typing import Final
 from runtime.process import descriptors
 from runtime.process.descriptors import GUARD
 
-MEMORY: Final = "PERDURE_MEMORY"  # KiB that a process may take
-
 # The guard starts its command, which does not get the guard's pipe, and a watcher that waits for
 # the pipe to close. Asked to end, both
 # stay for as long as the command takes to obey; it hears of that itself, as all of its group do.

@@ -14,8 +14,8 @@ import trio
 
 from runtime.process.descriptors import READ, WRITE
 from runtime.process.lines import Lines
-from runtime.process.messages import CODE, MAX_LINE, READ_FD, WRITE_FD, to_line
-from runtime.process.sandbox import MEMORY, guarded
+from runtime.process.messages import CODE, MAX_LINE, MEMORY, READ_FD, WRITE_FD, to_line
+from runtime.process.sandbox import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

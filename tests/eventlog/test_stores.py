@@ -26,7 +26,7 @@ from eventlog import (
     open_log,
     verify,
 )
-from eventlog.errors import StoreConflict
+from eventlog.errors import StoreConflict, StoreDamaged
 from eventlog.sqlite import schema
 from eventlog.sqlite.connection import classified
 from eventlog.sqlite.store import BACKUP, WAL_LIMIT
@@ -247,14 +247,14 @@ def test_the_writer_needs_no_new_connection(path: Path, monkeypatch: pytest.Monk
         (sqlite3.SQLITE_CONSTRAINT_TRIGGER, StoreConflict),
         (sqlite3.SQLITE_IOERR_FSYNC, StoreFailed),
         (sqlite3.SQLITE_IOERR_WRITE, StoreFailed),
-        (sqlite3.SQLITE_CORRUPT, StoreFailed),
+        (sqlite3.SQLITE_CORRUPT, StoreDamaged),
     ],
 )
 def test_a_failure_is_told_apart(code: int, expected: type[Exception]) -> None:
     """Conflict, full disk and busy lock have names; everything else is an unknown outcome."""
     error = sqlite3.OperationalError("m")
     error.sqlite_errorcode = code
-    assert type(classified(error)) is expected
+    assert type(classified(error, Path("log.db"))) is expected
 
 
 def test_a_checkpoint_that_fails_is_seen(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,10 @@ import pytest
 
 from eventlog import EventLog, LogUnsupported, RealEnv, SqliteStore, open_log, verify
 from perdure import RunContext
-from runtime.backup import LOG_BACKUP, back_up, restore, verify_blobs
+from runtime.backup import back_up, restore, verify_blobs
 from runtime.blobs.file_depot import FileDepot
 from runtime.blobs.store import BlobStore
+from runtime.datadir import LOG_BACKUP
 from runtime.lists.directory import Directory
 from runtime.node import Node, open_node
 from runtime.operations.principal import LOCAL

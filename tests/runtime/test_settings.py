@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from runtime.process.messages import VARIABLES
 from runtime.settings import (
     DEFAULT,
     NAMES,
@@ -49,6 +50,7 @@ def test_variables_are_read_as_what_they_stand_for(tmp_path: Path) -> None:
         "PERDURE_PLUGINS": "a,b",
         "PERDURE_MODULES": "",
         "PERDURE_SECRET_API": "not a setting",
+        **dict.fromkeys(VARIABLES, "of a process that an entry runs in"),
     }
     settings = load_settings({}, variables, tmp_path).settings
     assert (settings.demo, settings.cancel_grace) == (False, 1.5)

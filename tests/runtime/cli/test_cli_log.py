@@ -49,6 +49,26 @@ def test_verify_finds_what_is_wrong(used: Shell) -> None:
     assert json.loads(used.call("log", "verify", "--json").output)["sound"] is False
 
 
+@pytest.mark.parametrize(
+    "words", [("runs",), ("log", "verify"), ("run", "demo.count"), ("serve", "--port", "0")]
+)
+@pytest.mark.parametrize("place", [0, 5000])
+def test_a_damaged_file_is_named_with_what_to_do(
+    used: Shell, words: tuple[str, ...], place: int
+) -> None:
+    """Every command says so in a sentence; the exit code says that something is wrong."""
+    log = used.data / "log.db"
+    content = bytearray(log.read_bytes())
+    content[place + 100 : place + 8000] = bytes(index * 7 % 251 for index in range(7900))
+    log.write_bytes(content)
+    result = used.call(*words)
+    assert result.exit_code == 1, result.output
+    assert "malformed" in result.output
+    assert "perdure log restore BACKUP --data-dir DIR" in result.output
+    assert "Traceback" not in result.output
+    assert words[0] == "log" or str(log) in result.stderr
+
+
 def test_a_backup_is_restored_elsewhere(used: Shell) -> None:
     """With all runs, as a log of its own; nothing is ever overwritten."""
     assert "records are in copy.perdure" in used.call("log", "backup", "copy.perdure").output
@@ -63,6 +83,63 @@ def test_a_backup_is_restored_elsewhere(used: Shell) -> None:
     assert "Name another directory with --data-dir" in twice.stderr
     cursor = used.json("runs")["cursor"]
     assert used.call("runs", "--data-dir", "other", "--at", cursor).exit_code == 2
+
+
+@pytest.mark.parametrize("words", [("runs",), ("log", "verify")])
+def test_what_is_no_log_is_told_with_a_remedy(shell: Shell, words: tuple[str, ...]) -> None:
+    """A file in the place of the directory, and an empty one in the place of the log."""
+    Path("file").touch()
+    result = shell.call(*words, "--data-dir", "file")
+    assert result.exit_code == 2
+    assert "file is no directory" in result.stderr
+    shell.data.mkdir()
+    (shell.data / "log.db").touch()
+    result = shell.call(*words)
+    assert result.exit_code == 5
+    assert "log.db is empty: there is no log in it" in result.stderr
+    assert "perdure log restore" in result.stderr
+
+
+def test_what_the_system_refuses_is_told_with_a_remedy(shell: Shell) -> None:
+    """In its words, with the place, and without its numbers."""
+    result = shell.call("run", "demo.count", "--data-dir", "/proc/nowhere")
+    assert result.exit_code == 5
+    assert "/proc/nowhere: No such file or directory." in result.stderr
+    assert "--data-dir" in result.stderr
+    assert "Errno" not in result.stderr
+
+
+def test_a_backup_is_verified_where_it_lies(used: Shell) -> None:
+    """With all that belongs to it, and nothing is written; damage is found as in a log."""
+    used.call("log", "backup", "copy.perdure")
+    before = sorted(Path("copy.perdure").iterdir())
+    report = used.json("log", "verify", "--data-dir", "copy.perdure")
+    assert (report["sound"], report["records"]) == (True, used.json("log", "verify")["records"])
+    assert sorted(Path("copy.perdure").iterdir()) == before
+    log = Path("copy.perdure/log.backup")
+    log.write_bytes(log.read_bytes()[:5000] + bytes(8000) + log.read_bytes()[13000:])
+    assert used.call("log", "verify", "--data-dir", "copy.perdure").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "demo.count"),
+        ("runs",),
+        ("serve", "--port", "0"),
+        ("log", "restore", "copy.perdure"),
+        ("doctor",),
+    ],
+)
+def test_a_backup_is_no_place_for_a_log(used: Shell, words: tuple[str, ...]) -> None:
+    """Nothing is made inside of it; what to do instead is told."""
+    used.call("log", "backup", "copy.perdure")
+    before = sorted(Path("copy.perdure").iterdir())
+    result = used.call(*words, "--data-dir", "copy.perdure")
+    assert result.exit_code == 2, result.output
+    assert "copy.perdure is a backup" in result.stderr
+    assert "perdure log restore copy.perdure --data-dir DIR" in result.stderr
+    assert sorted(Path("copy.perdure").iterdir()) == before
 
 
 def test_a_backup_is_made_beside_the_writer(used: Shell) -> None:
@@ -115,6 +192,21 @@ def test_doctor_looks_at_everything(used: Shell) -> None:
     assert {check["status"] for check in checks.values()} <= {"ok", "warn"}
     assert all(check["remedy"] for check in checks.values() if check["status"] != "ok")
     assert not list(used.data.glob(".perdure-doctor*"))
+
+
+def test_what_is_made_is_for_its_owner_alone(used: Shell) -> None:
+    """Directories, the log, projections, backups; doctor tells if somebody has opened them."""
+    used.call("log", "backup", "copy.perdure")
+    for top in (used.data, Path("copy.perdure")):
+        modes = {path: path.stat().st_mode & 0o077 for path in (top, *top.rglob("*"))}
+        assert modes.keys() > {top}
+        assert not [path for path, mode in modes.items() if mode]
+    checks = {check["name"]: check for check in used.json("doctor")["checks"]}
+    assert checks["data directory"]["status"] == "ok"
+    used.data.chmod(0o755)
+    checks = {check["name"]: check for check in used.json("doctor")["checks"]}
+    assert checks["data directory"]["status"] == "warn"
+    assert f"chmod 700 {used.data}" in checks["data directory"]["remedy"]
 
 
 def test_doctor_tries_what_processes_are_shut_in_with(

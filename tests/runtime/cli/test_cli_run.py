@@ -9,10 +9,12 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from eventlog.env import RealEnv
 from eventlog.sqlite import SqliteStore
+from runtime.cli.parameters import value_of
 from tests.runtime.cli.terminal import Shell, eventually, wait_for_line
 
 WORKING = ("run", "demo.steps", "--arg", "n=50", "--arg", "delay=0.05", "--json")
@@ -125,6 +127,24 @@ def test_arguments_are_json_or_text(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "typed", "meant"),
+    [
+        (str, "5", "5"),
+        (str | None, "5", "5"),
+        (str | None, "null", None),
+        (str | bool, "true", True),
+        (str | list[int], "{}", "{}"),
+        (int | str, "5", 5),
+        (float, "5", 5),
+        (Any, "5", 5),
+    ],
+)
+def test_what_can_only_be_text_stays_text(kind: Any, typed: str, meant: Any) -> None:
+    """Among several types, JSON of one of them is that; everything else is what was typed."""
+    assert value_of(typed, msgspec.json.schema(kind)) == meant
+
+
+@pytest.mark.parametrize(
     ("words", "said"),
     [
         (["demo"], "is not PLUGIN.ENTRY"),
@@ -194,17 +214,19 @@ def test_a_log_that_another_process_holds(shell: Shell) -> None:
         store.close()
 
 
-def test_ctrl_c_asks_the_run_to_end(shell: Shell) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_asks_the_run_to_end(shell: Shell, number: signal.Signals) -> None:
     """It ends in its own time, as canceled, and the exit code says so."""
     with shell.process("run", "test.polite") as process:
         wait_for_line(process, lambda line: line == "running\n")
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         out, err = process.communicate()
     assert (process.returncode, err) == (3, "")
     assert "Asked the run to end." in out
     assert "■ canceled" in out
     (run,) = shell.runs()
-    assert (run["status"], run["cancel_reason"]) == ("canceled", "Ctrl-C")
+    reason = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
+    assert (run["status"], run["cancel_reason"]) == ("canceled", reason)
 
 
 def test_ctrl_c_twice_forces_it(shell: Shell) -> None:
@@ -363,16 +385,3 @@ def test_watch_of_what_has_ended_tells_the_outcome(shell: Shell) -> None:
     wrong = shell.call("watch", run_id, "--after", "nowhere")
     assert wrong.exit_code == 2
     assert "invalid cursor" in wrong.stderr
-
-
-def test_ctrl_c_stops_watching_and_not_the_run(shell: Shell) -> None:
-    """The run goes on; the exit code says that no end was seen."""
-    with shell.process(*WORKING) as process:
-        run_id = run_id_of(process)
-        with shell.process("watch", run_id) as watching:
-            wait_for_line(watching, lambda line: "working" in line)
-            watching.send_signal(signal.SIGINT)
-            out, err = watching.communicate()
-        assert (watching.returncode, err) == (130, "")
-        assert "the run goes on" in out
-        assert process.wait(30) == 0

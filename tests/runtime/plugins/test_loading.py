@@ -9,7 +9,7 @@ from textwrap import dedent
 import pytest
 
 from runtime.plugins import loading
-from runtime.plugins.loading import Loaded, load_plugins
+from runtime.plugins.loading import Loaded, Problem, load_plugins
 from runtime.plugins.manifest import read_manifest
 from runtime.settings import Settings
 
@@ -150,6 +150,7 @@ RUN = '[entries.go]\ncommand = ["true"]\n'
     ("text", "line", "message"),
     [
         ("id = \n", 1, "Invalid value"),
+        ('version = "1"\nid = "Bad 5/.."\n', 2, "id: it has letters, digits, _ and -"),
         ('id = "x"\n', 1, "missing required field `version`"),
         (f"{HEAD}timeuot = 5\n{RUN}", 3, "timeuot: there is no such key; there are id, version"),
         (f"{HEAD}limits = 5\n{RUN}", 3, "there is no such key; did you mean limit?"),
@@ -228,3 +229,9 @@ def test_folders_may_have_modules_of_the_same_name(plugins_on_disk: Path) -> Non
     assert loaded.problems == []
     brought = {sys.modules[f"perdure_plugin_{name}.code"].WHAT for name in ("one", "two")}
     assert brought == {"one", "two"}
+
+
+def test_a_problem_that_ends_with_a_question_has_one_mark() -> None:
+    """It is told in sentences."""
+    problem = Problem(source="x", message="did you mean command?", remedy="Correct it.")
+    assert str(problem) == "x was not loaded: did you mean command? Correct it."

@@ -17,8 +17,9 @@ import trio
 from eventlog import EventLog, LogUnsupported, RealEnv, SqliteStore, open_log
 from eventlog.backup import back_up as back_up_log
 from perdure import RunContext, Secret, entry, plugin
-from runtime.backup import LOG_BACKUP, BackupReport, back_up, restore
+from runtime.backup import BackupReport, back_up, restore
 from runtime.blobs.file_depot import FileDepot
+from runtime.datadir import LOG_BACKUP
 from runtime.lists.directory import Directory
 from runtime.node import Node, open_node
 from runtime.operations.principal import LOCAL
