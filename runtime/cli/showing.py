@@ -47,7 +47,7 @@ _AT = click.option(
 @_AT
 @common
 @pass_invocation
-def show(invocation: Invocation, run: str, at: str | int | None) -> None:
+def show(invocation: Invocation, run: str, at: str | None) -> None:
     """Show a run, as it is or as it was."""
     answer = reading(
         invocation, lambda beside: beside.call("runs.get", {"run_id": beside.run_id(run), "at": at})
@@ -104,7 +104,7 @@ def _rows(run: RunRecord) -> list[tuple[str, str | Cell]]:
     ]
 
 
-def _hints(invocation: Invocation, run: RunRecord, at: str | int | None) -> Iterator[str]:
+def _hints(invocation: Invocation, run: RunRecord, at: str | None) -> Iterator[str]:
     """Say what to do next."""
     run_id = run["run_id"]
     if at is not None:
@@ -136,7 +136,7 @@ def _hints(invocation: Invocation, run: RunRecord, at: str | int | None) -> Iter
 @_AT
 @common
 @pass_invocation
-def export(invocation: Invocation, run: str, at: str | int | None) -> None:
+def export(invocation: Invocation, run: str, at: str | None) -> None:
     """Print what a run has put out, in order."""
     items: list[ExportItem] = reading(
         invocation, lambda beside: list(_pages(beside, "runs.export", run, at, "items"))
@@ -150,9 +150,7 @@ def export(invocation: Invocation, run: str, at: str | int | None) -> None:
         invocation.say("This run has put out nothing.")
 
 
-def _pages(
-    beside: Beside, operation: str, run: str, at: str | int | None, key: str
-) -> Iterator[Any]:
+def _pages(beside: Beside, operation: str, run: str, at: str | None, key: str) -> Iterator[Any]:
     """Read page after page, all at one place."""
     asked: dict[str, Any] = {"run_id": beside.run_id(run), "at": at, "limit": PAGE}
     while True:
@@ -191,7 +189,7 @@ def content(item: ExportItem) -> str:
 @_AT
 @common
 @pass_invocation
-def logs(invocation: Invocation, run: str, at: str | int | None) -> None:
+def logs(invocation: Invocation, run: str, at: str | None) -> None:
     """Print what a run has logged: time, level, text."""
     lines, dropped = reading(invocation, lambda beside: _logged(beside, run, at))
     if invocation.json:
@@ -209,7 +207,7 @@ def logs(invocation: Invocation, run: str, at: str | int | None) -> None:
         invocation.say("This run has logged nothing.")
 
 
-def _logged(beside: Beside, run: str, at: str | int | None) -> tuple[list[LogLineView], int]:
+def _logged(beside: Beside, run: str, at: str | None) -> tuple[list[LogLineView], int]:
     asked: dict[str, Any] = {"run_id": beside.run_id(run), "at": at, "limit": PAGE}
     lines: list[LogLineView] = []
     dropped = 0

@@ -109,6 +109,26 @@ async def test_a_question_is_answered(autojump_clock: MockClock) -> None:
         assert [item["json"] for item in items] == [{"a": 1}]
 
 
+async def test_a_body_has_moments_as_an_address_has_them(autojump_clock: MockClock) -> None:
+    """Seconds are seconds: what was created later than all there is matches nothing."""
+    async with client() as asking:
+        run_id = await asking.started("greet")
+        created = (await asking.ended(run_id))["created_at"]
+        for moment, count in [
+            (int(created), 1),
+            (created, 1),
+            ("2020-01-01", 1),
+            (int(created) + 60, 0),
+            (str(created + 60), 0),
+            ("2100-01-01T00:00:00Z", 0),
+        ]:
+            asked = {"status": ["succeeded"], "created_from": moment}
+            answer = (await asking.post("/runs/retry", asked)).json()
+            assert answer["count"] == count, moment
+            listed = await asking.get("/runs", params={"created_from": str(moment)})
+            assert len(listed.json()["runs"]) == count, moment
+
+
 async def test_the_id_of_a_run_is_in_one_place(autojump_clock: MockClock) -> None:
     """A body cannot name another run than the address."""
     async with client() as asking:

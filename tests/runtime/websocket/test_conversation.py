@@ -63,6 +63,23 @@ def validator(kinds: tuple[type, ...]) -> Any:
 CLIENT, SERVER = validator(FROM_CLIENTS), validator(FROM_SERVER)
 
 
+async def test_calls_have_moments_as_addresses_have_them(autojump_clock: MockClock) -> None:
+    """Epoch seconds or ISO 8601, in both formats."""
+    async with service() as s, serving(s) as server:
+        created = (await s.start("greet"))["updated_at"]
+        for name in FORMATS:
+            async with server.connect(name) as client:
+                for at, count in [
+                    (int(created) + 1, 1),
+                    (created, 1),
+                    ("2100-01-01", 1),
+                    (created - 0.5, 0),
+                    ("2020-01-01T00:00:00Z", 0),
+                ]:
+                    answer = await client.call("runs.list", at=at)
+                    assert len(answer["ok"]["runs"]) == count, at
+
+
 async def test_what_is_said_is_what_the_document_says(autojump_clock: MockClock) -> None:
     """Every message of a conversation with everything in it, both ways."""
     said: list[Any] = []
