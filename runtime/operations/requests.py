@@ -165,6 +165,13 @@ class ExportRun(Request):
     at: Place | None = None
 
 
+class ReadQuestions(Request):
+    """Read the questions of a run that are open."""
+
+    run_id: Name
+    at: Place | None = None
+
+
 class CreateUpload(Request):
     """Begin to bring bytes to a run."""
 

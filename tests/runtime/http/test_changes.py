@@ -96,7 +96,14 @@ async def test_a_question_is_answered(autojump_clock: MockClock) -> None:
     async with client() as asking:
         run_id = await asking.started("question")
         await trio.sleep(1)
-        (question,) = (await asking.record(run_id))["questions"]
+        record = await asking.record(run_id)
+        (question,) = record["questions"]
+        assert (record["stage"], record["message"]) == ("input_required", "which?")
+        page = (await asking.get(f"/runs/{run_id}/questions")).json()
+        (told,) = page["questions"]
+        assert (told["question_id"], told["question"]) == (question, {"text": "which?"})
+        assert record["started_at"] <= told["asked_at"] <= record["updated_at"]
+        assert (page["more"], page["cursor"]) == (False, record["cursor"])
         wrong = {"question_id": "none", "answer": 1}
         assert error_of(await asking.post(f"/runs/{run_id}/answers", wrong), 404)["code"] == (
             "QUESTION_NOT_FOUND"
@@ -104,6 +111,9 @@ async def test_a_question_is_answered(autojump_clock: MockClock) -> None:
         answer = {"question_id": question, "answer": {"a": 1}}
         response = await asking.post(f"/runs/{run_id}/answers", answer)
         assert (response.status_code, response.json()["questions"]) == (200, [])
+        assert (await asking.get(f"/runs/{run_id}/questions")).json()["questions"] == []
+        then = await asking.get(f"/runs/{run_id}/questions", params={"at": page["cursor"]})
+        assert then.json() == page
         await asking.ended(run_id)
         items = (await asking.get(f"/runs/{run_id}/export")).json()["items"]
         assert [item["json"] for item in items] == [{"a": 1}]

@@ -48,6 +48,7 @@ def test_the_table_has_every_operation() -> None:
         "runs.get",
         "runs.list",
         "runs.logs",
+        "runs.questions",
         "runs.retry",
         "runs.retry_many",
     ]
