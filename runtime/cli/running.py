@@ -280,7 +280,7 @@ def _watch(invocation: Invocation, remote: Remote, answer: RunAnswer) -> NoRetur
 
     if not invocation.json:
         invocation.say(f"The server at {remote.server.url} runs it.", err=True)
-    code: ExitCode = trio.run(watch_run, invocation, answer, None)
+    code: ExitCode = trio.run(watch_run, invocation, answer, None, remote)
     raise click.exceptions.Exit(code)
 
 

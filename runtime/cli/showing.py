@@ -23,9 +23,9 @@ from runtime.cli.words import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
-    from actors.run.views import ExportItem, LogLineView, RunRecord
+    from actors.run.views import ExportItem, LogLineView, QuestionView, RunRecord
     from runtime.beside import Beside
 
 PAGE: Final = 500
@@ -56,7 +56,10 @@ def show(invocation: Invocation, run: str, at: str | None) -> None:
         invocation.give(answer)
         return
     record = answer["run"]
-    invocation.lines(pairs(_rows(record), invocation.width))
+    _, questions = reading(
+        invocation, lambda beside: questions_of(beside, record["run_id"], answer["cursor"])
+    )
+    invocation.lines(pairs(_rows(record, questions), invocation.width))
     invocation.lines([styled(hint, "dim") for hint in _hints(invocation, record, at)])
 
 
@@ -73,7 +76,25 @@ def reading(invocation: Invocation, read: Callable[[Beside], Any]) -> Any:  # no
         return read(beside)
 
 
-def _rows(run: RunRecord) -> list[tuple[str, str | Cell]]:
+def questions_of(beside: Beside, run: str, at: str | None = None) -> tuple[str, list[QuestionView]]:
+    """Give the id of a run, and what it asks."""
+    run_id = beside.run_id(run)
+    return run_id, beside.call("runs.questions", {"run_id": run_id, "at": at})["questions"]
+
+
+def asked_in_words(question: Any) -> str:  # noqa: ANN401 - whatever was asked
+    """Give a question in a line."""
+    from actors.run.views import question_text
+
+    return one_line(question_text(question) or encoded(question))
+
+
+def say_questions(questions: Sequence[QuestionView]) -> list[str]:
+    """Give questions in words, each in a line with its id."""
+    return [f"{each['question_id']}  {asked_in_words(each['question'])}" for each in questions]
+
+
+def _rows(run: RunRecord, questions: Sequence[QuestionView]) -> list[tuple[str, str | Cell]]:
     started, finished, error = run["started_at"], run["finished_at"], run["error"]
     took = None if started is None or finished is None else finished - started
     return [
@@ -83,7 +104,7 @@ def _rows(run: RunRecord) -> list[tuple[str, str | Cell]]:
         ("stage", run["stage"] or ""),
         ("progress", "" if run["progress"] is None else f"{run['progress']:.0%}"),
         ("message", run["message"] or ""),
-        ("questions", ", ".join(run["questions"])),
+        ("questions", "\n".join(say_questions(questions))),
         ("error", "" if error is None else f"{error['code']}: {error['message']}"),
         ("details", encoded(error["details"]) if error and error["details"] else ""),
         ("results", ", ".join(ref["export_item_id"] for ref in run["result_refs"])),
@@ -112,6 +133,8 @@ def _hints(invocation: Invocation, run: RunRecord, at: str | None) -> Iterator[s
         yield f"This is how it was; now: perdure show {run_id}"
     elif run["finished_at"] is None:
         yield ""
+        if run["questions"]:
+            yield f"Answer it: perdure answer {run_id}"
         if is_held(invocation):
             yield f"Follow it: perdure watch {run_id}"
         else:

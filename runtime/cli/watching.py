@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,9 +10,14 @@ from runtime.cli.commands import Command, common
 from runtime.cli.invocation import ExitCode, Invocation, exit_code_of, pass_invocation
 from runtime.cli.listing import is_held
 from runtime.cli.parameters import RunName
-from runtime.cli.showing import reading
+from runtime.cli.showing import questions_of, reading
 
 if TYPE_CHECKING:
+    from trio import Nursery
+
+    from runtime.cli.display import Display
+    from runtime.cli.keyboard import Keyboard
+    from runtime.cli.remote import Remote
     from runtime.operations.answers import RunAnswer
 
 
@@ -45,8 +50,10 @@ def watch(invocation: Invocation, run: str, after: str | None) -> None:
     raise click.exceptions.Exit(code)
 
 
-async def watch_run(invocation: Invocation, answer: RunAnswer, after: str | None) -> ExitCode:
-    """Show how a run goes that another process executes."""
+async def watch_run(
+    invocation: Invocation, answer: RunAnswer, after: str | None, remote: Remote | None = None
+) -> ExitCode:
+    """Show how a run goes that another process executes; a server is told what is typed here."""
     from contextlib import closing
 
     import trio
@@ -62,6 +69,7 @@ async def watch_run(invocation: Invocation, answer: RunAnswer, after: str | None
     from runtime.operations.reader import RunReader
 
     run, cursor = answer["run"], answer["cursor"]
+    _, questions = reading(invocation, lambda beside: questions_of(beside, run["run_id"], cursor))
     display = display_for(invocation)
     try:
         display.begin(run, cursor)
@@ -76,7 +84,12 @@ async def watch_run(invocation: Invocation, answer: RunAnswer, after: str | None
                     with Interrupts() as interrupts:
                         async with trio.open_nursery() as nursery:
                             nursery.start_soon(interrupts.cancel, nursery.cancel_scope)
-                            await follow_run(log, run["run_id"], begin, display)
+                            keyboard = None
+                            if remote is not None and not invocation.json:
+                                keyboard = _keyboard(remote, run["run_id"], display, nursery)
+                                for each in questions:
+                                    keyboard.asked(each["question_id"], each["question"])
+                            await follow_run(log, run["run_id"], begin, display, keyboard)
                             nursery.cancel_scope.cancel()
                     if interrupts.count:
                         display.note("Stopped watching; the run goes on.")
@@ -87,3 +100,22 @@ async def watch_run(invocation: Invocation, answer: RunAnswer, after: str | None
     finally:
         display.close()
     return exit_code_of(run["status"])
+
+
+def _keyboard(remote: Remote, run_id: str, display: Display, nursery: Nursery) -> Keyboard:
+    from functools import partial
+
+    from runtime.cli.keyboard import Keyboard
+
+    give, otherwise = partial(_give, remote, run_id), f"elsewhere: perdure answer {run_id}"
+    return Keyboard(display, give, nursery, otherwise=otherwise)
+
+
+async def _give(remote: Remote, run_id: str, question_id: str, answer: Any) -> None:  # noqa: ANN401
+    """Pass an answer on to the server, in a thread: it may take its time."""
+    import trio
+
+    from eventlog.env import RealEnv
+
+    limiter = trio.CapacityLimiter(1)
+    await RealEnv().run_sync(remote.answer, run_id, question_id, answer, limiter=limiter)
