@@ -80,7 +80,7 @@ ERRORS: Final = {
         404,
         retriable=False,
         meaning="the run asks no such question",
-        remedy="read the run: `questions` names those that are open",
+        remedy="read `runs.questions`: it has those that are open",
     ),
     "UPLOAD_NOT_FOUND": ErrorKind(
         404,

@@ -11,6 +11,7 @@ the count does not tell, since a colon may be written as an escape, every object
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, Final
 
 import msgspec
@@ -20,6 +21,11 @@ from eventlog.errors import CodecError
 
 MAX_JSON: Final = 1 << 20  # bytes, unless a setting says otherwise; a record holds as many
 JSON: Final = "application/json"
+
+# A first half that no second one follows; the backslash before it is not one that is escaped.
+_LONE_SURROGATE: Final = re.compile(
+    rb"(?<!\\)(?:\\\\)*\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
+)
 
 _encoder: Final = msgspec.json.Encoder()
 encode_json = _encoder.encode  # bytes leave as base64
@@ -34,6 +40,10 @@ def decode_json(data: bytes, *, max_bytes: int = MAX_JSON) -> Any:  # noqa: ANN4
     except RecursionError:
         raise CodecError(f"the JSON has more than {cbor.MAX_DEPTH} levels") from None
     except ValueError as error:  # all that the decoder raises, and text that is not UTF-8
+        if _LONE_SURROGATE.search(data):
+            raise CodecError(
+                "this is not JSON: half of a surrogate pair is no Unicode text"
+            ) from None
         raise CodecError(f"this is not JSON: {error}") from None
     cbor.check(value)
     if data.count(b":") != _colons(value) or b"\\u003" in data:

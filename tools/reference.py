@@ -38,7 +38,8 @@ def type_name(hint: Any) -> str:  # noqa: ANN401 - any type expression
     """Give a type as people read it."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return type_name(parts[0])
+        title = next((each.title for each in parts[1:] if isinstance(each, msgspec.Meta)), None)
+        return title or type_name(parts[0])
     if origin is Literal:
         return " or ".join(f"`{value}`" for value in parts)
     if origin in {Union, UnionType}:
@@ -73,7 +74,8 @@ def operations() -> str:
     introduction = (
         "Everything that can be asked of Perdure. Each operation is asked by a principal, needs a"
         " permission, and answers with the cursor at which the answer is true. Any of them may"
-        f" refuse with {', '.join(f'`{code}`' for code in COMMON_ERRORS)}."
+        f" refuse with {', '.join(f'`{code}`' for code in COMMON_ERRORS)}. An instant is a number"
+        " of epoch seconds or an ISO 8601 time, on every surface ([moments](http.md#moments))."
     )
     lines = ["# Operations", "", _MADE, introduction, ""]
     for row in OPERATIONS.values():

@@ -94,6 +94,11 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
             return None
         return self.started_at + round(min(self.created.timeout, _A_CENTURY) * _NANOSECONDS)
 
+    @property
+    def asking(self) -> frozenset[str]:
+        """The questions that can still be answered: once it has ended, none."""
+        return frozenset() if self.status.is_terminal else self.open_questions
+
 
 def decide(run: Run, command: RunCommand) -> tuple[RunEvent, ...]:
     """Give the events that follow from a command, or refuse it."""
@@ -300,7 +305,10 @@ def _asleep(run: Run, until: int) -> Run:
 
 
 def _answered(run: Run, event: Answered) -> Run:
-    """Take an answer; when none is missing any more, the run is at work again."""
+    """Take an answer; when none is missing any more, the run is at work again.
+
+    What was asked is over then, and so is the message that told it.
+    """
     still_open = run.open_questions - {event.question_id}
     at_work = not still_open and run.stage == INPUT_REQUIRED
     return replace(
@@ -309,6 +317,7 @@ def _answered(run: Run, event: Answered) -> Run:
         open_questions=still_open,
         answers={**run.answers, event.question_id: event.answer},
         stage=None if at_work else run.stage,
+        message=None if at_work else run.message,
     )
 
 

@@ -19,11 +19,12 @@ from actors.run.output import EXPORT_FIELDS
 
 if TYPE_CHECKING:
     from actors.run.core import Run
-    from actors.run.events import ExportAppended, LogLine, RunError
+    from actors.run.events import ExportAppended, LogLine, QuestionAsked, RunError
     from eventlog.record import Record
 
 _MICROSECOND: Final = 1000
 _LONGEST_NUMBER: Final = 18  # digits of an item's number; no run comes near
+_TEXTS: Final = ("text", "message", "question")  # where a question that is a mapping has its text
 _REPORTS: Final = frozenset({ProgressReported.event_name, StageChanged.event_name})
 _DELTA_MESSAGE: Final = 160  # the record has all of it; a delta stays under 2 KiB in any script
 
@@ -105,6 +106,14 @@ class ExportItem(TypedDict):
     json: NotRequired[Any]
 
 
+class QuestionView(TypedDict):
+    """A question of a run that waits for its answer."""
+
+    question_id: str
+    question: Any
+    asked_at: float
+
+
 class LogLineView(TypedDict):
     """A line that an entry logged, and of which run it is."""
 
@@ -163,7 +172,7 @@ def record(run: Run, updated_at: int) -> RunRecord:
         "stage": run.stage,
         "session_id": created.session_id,
         "deadline": _maybe_seconds(run.deadline),
-        "questions": [] if run.status.is_terminal else sorted(run.open_questions),
+        "questions": sorted(run.asking),
     }
 
 
@@ -199,7 +208,7 @@ def delta(record: Record) -> RunDelta | None:
         if isinstance(report, StageChanged):
             change["stage"] = report.stage
     elif is_over:
-        change["stage"] = None
+        change["stage"] = change["message"] = None
     return change
 
 
@@ -235,6 +244,22 @@ def export_item(run_id: str, export: ExportAppended) -> ExportItem:
         EXPORT_FIELDS[export.type]: content,
     }
     return cast("ExportItem", item)
+
+
+def question_text(question: Any) -> str | None:  # noqa: ANN401 - whatever was asked
+    """Give what people can read of a question: itself if it is text, or the text that it has."""
+    if isinstance(question, dict):
+        question = next((question[name] for name in _TEXTS if question.get(name)), None)
+    return question if isinstance(question, str) and question else None
+
+
+def question_view(asked: QuestionAsked) -> QuestionView:
+    """Give an open question as the wire has it."""
+    return {
+        "question_id": asked.question_id,
+        "question": asked.question,
+        "asked_at": seconds(asked.at),
+    }
 
 
 def log_line(created: RunCreated, line: LogLine) -> LogLineView:

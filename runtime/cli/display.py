@@ -181,8 +181,8 @@ class LiveDisplay:
             shown["label"] = one_line(change["stage"] or change["status"])
         elif "message" not in change:
             shown["label"] = change["status"]
-        if change.get("message") is not None:
-            shown["message"] = self._fitting(change["message"] or "")
+        if change.get("message") is not None or "stage" in change:
+            shown["message"] = self._fitting(change.get("message") or "")
         self._update(**shown)
 
     def _fitting(self, message: str) -> str:

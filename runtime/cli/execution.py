@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import trio
 
 from runtime.cli.display import display_for
 from runtime.cli.following import follow_run
 from runtime.cli.interrupts import Interrupts, leave_soon
-from runtime.cli.invocation import ExitCode, encoded, exit_code_of
-from runtime.cli.parameters import typed
-from runtime.cli.words import one_line
-from runtime.errors import OperationError
+from runtime.cli.invocation import ExitCode, exit_code_of
+from runtime.cli.keyboard import Keyboard
 from runtime.local import open_local_node
 from runtime.operations.principal import LOCAL
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from actors.run.events import QuestionAsked
     from runtime.cli.display import Display
     from runtime.cli.invocation import Invocation
     from runtime.node import Node
@@ -45,14 +41,11 @@ async def execute(invocation: Invocation, loaded: Loaded, begin: Begin) -> ExitC
                     if answer["run"]["finished_at"] is None:
                         if answer["run"]["started_at"] is not None:
                             display.note("It had not ended: going on where it was left.")
-                        keyboard = partial(_at_the_keyboard, invocation, node, run_id, display)
-                        await follow_run(
-                            node.host.log,
-                            run_id,
-                            answer["cursor"],
-                            display,
-                            lambda question: nursery.start_soon(keyboard, question),
-                        )
+                        keyboard = None
+                        if not invocation.json:
+                            keyboard = _keyboard(node, run_id, display, nursery)
+                            await _ask_again(node, answer, keyboard)
+                        await follow_run(node.host.log, run_id, answer["cursor"], display, keyboard)
                     ended = await node.operations.call(LOCAL, "runs.get", {"run_id": run_id})
                     display.end(ended["run"], ended["cursor"])
                     code = exit_code_of(ended["run"]["status"])
@@ -65,29 +58,22 @@ async def execute(invocation: Invocation, loaded: Loaded, begin: Begin) -> ExitC
     return code
 
 
-async def _at_the_keyboard(
-    invocation: Invocation, node: Node, run_id: str, display: Display, asked: QuestionAsked
-) -> None:
-    """Pass a question of the run on to whoever sits here, and the answer back."""
-    if invocation.json:
-        return
-    question = asked.question
-    text = question.get("text") if isinstance(question, dict) else None
-    display.note(f"The run asks: {one_line(text or encoded(question))}")
-    if not sys.stdin.isatty():
-        display.note("There is nobody to answer it here; Ctrl-C ends the run.")
-        return
-    display.note("Type an answer (JSON, or text) and press Enter:")
-    display.pause(paused=True)
-    await trio.lowlevel.wait_readable(sys.stdin)
-    line = sys.stdin.readline()
-    display.pause(paused=False)
-    if line:
-        answer = {"question_id": asked.question_id, "answer": typed(line.rstrip("\n"))}
-        try:
-            await node.operations.call(LOCAL, "runs.answer", {"run_id": run_id, **answer})
-        except OperationError as error:  # the run has ended meanwhile, say
-            display.note(error.message)
+def _keyboard(node: Node, run_id: str, display: Display, nursery: trio.Nursery) -> Keyboard:
+    give = partial(_give, node, run_id)
+    return Keyboard(display, give, nursery, otherwise="Ctrl-C ends the run.")
+
+
+async def _ask_again(node: Node, answer: RunAnswer, keyboard: Keyboard) -> None:
+    """Ask what an earlier process has asked and nobody has answered."""
+    request = {"run_id": answer["run"]["run_id"], "at": answer["cursor"]}
+    page = await node.operations.call(LOCAL, "runs.questions", request)
+    for each in page["questions"]:
+        keyboard.asked(each["question_id"], each["question"])
+
+
+async def _give(node: Node, run_id: str, question_id: str, answer: Any) -> None:  # noqa: ANN401
+    request = {"run_id": run_id, "question_id": question_id, "answer": answer}
+    await node.operations.call(LOCAL, "runs.answer", request)
 
 
 async def _obey(interrupts: Interrupts, node: Node, run_id: str, display: Display) -> None:

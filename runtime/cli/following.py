@@ -6,17 +6,16 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from actors.run.events import RUN_EVENTS, ExportAppended, QuestionAsked, RunEnded
+from actors.run.events import RUN_EVENTS, Answered, ExportAppended, QuestionAsked, RunEnded
 from actors.run.views import delta, export_item
 from eventlog.filter import Filter
 from runtime.streams import stream_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from eventlog.log import EventLog
     from eventlog.record import Mark, Record
     from runtime.cli.display import Display
+    from runtime.cli.keyboard import Keyboard
 
 TICK: Final = 0.25  # seconds between two movements of the time that is shown
 
@@ -26,9 +25,9 @@ async def follow_run(
     run_id: str,
     after: str | Mark,
     display: Display,
-    on_question: Callable[[QuestionAsked], None] = lambda _: None,
+    keyboard: Keyboard | None = None,
 ) -> None:
-    """Show all that happens to a run after a place, until its end."""
+    """Show all that happens to a run after a place, until its end; a keyboard answers it."""
     follow = await log.follow(after, Filter(streams=frozenset({stream_of(run_id)})))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_tick, display)
@@ -36,8 +35,8 @@ async def follow_run(
             batch = await follow.next_batch()
             for record in batch.records:
                 _show(record, run_id, log.cursor(record.mark), display)
-                if record.name == QuestionAsked.event_name:
-                    on_question(RUN_EVENTS.decode(record))
+                if keyboard is not None:
+                    _ask(record, keyboard)
                 if record.name == RunEnded.event_name:
                     nursery.cancel_scope.cancel()
                     return
@@ -50,6 +49,15 @@ def _show(record: Record, run_id: str, cursor: str, display: Display) -> None:
     elif record.name == ExportAppended.event_name:
         item: ExportAppended = RUN_EVENTS.decode(record)
         display.item(export_item(run_id, item), cursor)
+
+
+def _ask(record: Record, keyboard: Keyboard) -> None:
+    if record.name == QuestionAsked.event_name:
+        asked: QuestionAsked = RUN_EVENTS.decode(record)
+        keyboard.asked(asked.question_id, asked.question)
+    elif record.name == Answered.event_name:
+        answer: Answered = RUN_EVENTS.decode(record)
+        keyboard.answered(answer.question_id)
 
 
 async def _tick(display: Display) -> None:

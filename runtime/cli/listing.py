@@ -67,7 +67,7 @@ def runs(  # noqa: PLR0913 - one for each option
     task: str | None,
     limit: int,
     after: str | None,
-    at: str | int | None,
+    at: str | None,
 ) -> None:
     """List runs, newest first, as they are or as they were."""
     asked = {

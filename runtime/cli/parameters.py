@@ -9,7 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from runtime.cli.invocation import Invocation
-from runtime.moments import NotAMoment, place_at
+from runtime.moments import NotAMoment, place_at, with_local_zone
 
 if TYPE_CHECKING:
     from runtime.plugins.plugin import Entry
@@ -36,7 +36,7 @@ _OFFERED: Final = 50  # runs that completion offers
 
 
 class Moment(click.ParamType):  # type: ignore[type-arg]  # older clicks have none
-    """A place in the log: a cursor, or an instant as UTC nanoseconds."""
+    """A place in the log, as every operation takes it; a bare time is a local one."""
 
     name = "CURSOR|INSTANT"
 
@@ -45,14 +45,14 @@ class Moment(click.ParamType):  # type: ignore[type-arg]  # older clicks have no
         value: Any,  # noqa: ANN401 - as click has it
         param: click.Parameter | None,
         ctx: click.Context | None,
-    ) -> str | int:
-        """Tell what was typed: epoch seconds, ISO 8601, or a cursor."""
-        if isinstance(value, int):
-            return value
+    ) -> str:
+        """Take epoch seconds, ISO 8601, or a cursor."""
+        text = with_local_zone(str(value))
         try:
-            return place_at(str(value), zone=None)
+            place_at(text)
         except NotAMoment as error:
             self.fail(f"{error}; without an offset it is local time.", param, ctx)
+        return text
 
 
 class RunName(click.ParamType):  # type: ignore[type-arg]  # older clicks have none

@@ -7,7 +7,16 @@ from typing import Any, Final
 
 import click
 
-from runtime.cli import doctor, listing, logfile, running, serving, showing, watching
+from runtime.cli import (
+    answering,
+    doctor,
+    listing,
+    logfile,
+    running,
+    serving,
+    showing,
+    watching,
+)
 from runtime.cli.commands import Group, common
 from runtime.cli.invocation import ExitCode, Invocation, Refusal
 
@@ -15,7 +24,8 @@ _CONFLICTS: Final = frozenset({403, 409, 503})  # HTTP's words for: not now, not
 _INTERNAL: Final = 500
 _HOLDER_REMEDY: Final = (
     "Reading works beside it: `perdure runs`, `show`, `watch`. To write, wait until it ends or stop"
-    " it; a server\nis asked by `run`, `retry` and `cancel` once it is ready. To use another log,"
+    " it; a server\nis asked by `run`, `retry`, `cancel` and `answer` once it is ready. To use"
+    " another log,"
     " pass --data-dir."
 )
 _DAMAGE_REMEDY: Final = (
@@ -172,6 +182,7 @@ for _command in (
     showing.logs,
     running.retry,
     running.cancel,
+    answering.answer,
     listing.plugins,
     listing.config,
     doctor.doctor,

@@ -37,6 +37,11 @@ class Remote:
         """Ask a run to end."""
         return _run_answer(self.post(f"/runs/{quote(run_id)}/cancel", {"reason": reason}))
 
+    def answer(self, run_id: str, question_id: str, answer: Any) -> RunAnswer:  # noqa: ANN401
+        """Answer a question of a run."""
+        body = {"question_id": question_id, "answer": answer}
+        return _run_answer(self.post(f"/runs/{quote(run_id)}/answers", body))
+
     def post(self, path: str, body: dict[str, Any]) -> Any:  # noqa: ANN401 - any JSON
         """Ask for something; what is refused there is refused here."""
         import http.client

@@ -274,15 +274,13 @@ def _record_answer(invocation: Invocation, run: str) -> RunAnswer:
 
 def _watch(invocation: Invocation, remote: Remote, answer: RunAnswer) -> NoReturn:
     """Show how a run goes that a server executes, and leave with the exit code of its outcome."""
-    from functools import partial
-
     import trio
 
     from runtime.cli.watching import watch_run
 
     if not invocation.json:
         invocation.say(f"The server at {remote.server.url} runs it.", err=True)
-    code: ExitCode = trio.run(partial(watch_run, invocation, answer, None, begun=True))
+    code: ExitCode = trio.run(watch_run, invocation, answer, None, remote)
     raise click.exceptions.Exit(code)
 
 

@@ -23,9 +23,9 @@ from runtime.cli.words import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
-    from actors.run.views import ExportItem, LogLineView, RunRecord
+    from actors.run.views import ExportItem, LogLineView, QuestionView, RunRecord
     from runtime.beside import Beside
 
 PAGE: Final = 500
@@ -47,7 +47,7 @@ _AT = click.option(
 @_AT
 @common
 @pass_invocation
-def show(invocation: Invocation, run: str, at: str | int | None) -> None:
+def show(invocation: Invocation, run: str, at: str | None) -> None:
     """Show a run, as it is or as it was."""
     answer = reading(
         invocation, lambda beside: beside.call("runs.get", {"run_id": beside.run_id(run), "at": at})
@@ -56,7 +56,10 @@ def show(invocation: Invocation, run: str, at: str | int | None) -> None:
         invocation.give(answer)
         return
     record = answer["run"]
-    invocation.lines(pairs(_rows(record), invocation.width))
+    _, questions = reading(
+        invocation, lambda beside: questions_of(beside, record["run_id"], answer["cursor"])
+    )
+    invocation.lines(pairs(_rows(record, questions), invocation.width))
     invocation.lines([styled(hint, "dim") for hint in _hints(invocation, record, at)])
 
 
@@ -73,7 +76,25 @@ def reading(invocation: Invocation, read: Callable[[Beside], Any]) -> Any:  # no
         return read(beside)
 
 
-def _rows(run: RunRecord) -> list[tuple[str, str | Cell]]:
+def questions_of(beside: Beside, run: str, at: str | None = None) -> tuple[str, list[QuestionView]]:
+    """Give the id of a run, and what it asks."""
+    run_id = beside.run_id(run)
+    return run_id, beside.call("runs.questions", {"run_id": run_id, "at": at})["questions"]
+
+
+def asked_in_words(question: Any) -> str:  # noqa: ANN401 - whatever was asked
+    """Give a question in a line."""
+    from actors.run.views import question_text
+
+    return one_line(question_text(question) or encoded(question))
+
+
+def say_questions(questions: Sequence[QuestionView]) -> list[str]:
+    """Give questions in words, each in a line with its id."""
+    return [f"{each['question_id']}  {asked_in_words(each['question'])}" for each in questions]
+
+
+def _rows(run: RunRecord, questions: Sequence[QuestionView]) -> list[tuple[str, str | Cell]]:
     started, finished, error = run["started_at"], run["finished_at"], run["error"]
     took = None if started is None or finished is None else finished - started
     return [
@@ -83,7 +104,7 @@ def _rows(run: RunRecord) -> list[tuple[str, str | Cell]]:
         ("stage", run["stage"] or ""),
         ("progress", "" if run["progress"] is None else f"{run['progress']:.0%}"),
         ("message", run["message"] or ""),
-        ("questions", ", ".join(run["questions"])),
+        ("questions", "\n".join(say_questions(questions))),
         ("error", "" if error is None else f"{error['code']}: {error['message']}"),
         ("details", encoded(error["details"]) if error and error["details"] else ""),
         ("results", ", ".join(ref["export_item_id"] for ref in run["result_refs"])),
@@ -104,7 +125,7 @@ def _rows(run: RunRecord) -> list[tuple[str, str | Cell]]:
     ]
 
 
-def _hints(invocation: Invocation, run: RunRecord, at: str | int | None) -> Iterator[str]:
+def _hints(invocation: Invocation, run: RunRecord, at: str | None) -> Iterator[str]:
     """Say what to do next."""
     run_id = run["run_id"]
     if at is not None:
@@ -112,6 +133,8 @@ def _hints(invocation: Invocation, run: RunRecord, at: str | int | None) -> Iter
         yield f"This is how it was; now: perdure show {run_id}"
     elif run["finished_at"] is None:
         yield ""
+        if run["questions"]:
+            yield f"Answer it: perdure answer {run_id}"
         if is_held(invocation):
             yield f"Follow it: perdure watch {run_id}"
         else:
@@ -136,7 +159,7 @@ def _hints(invocation: Invocation, run: RunRecord, at: str | int | None) -> Iter
 @_AT
 @common
 @pass_invocation
-def export(invocation: Invocation, run: str, at: str | int | None) -> None:
+def export(invocation: Invocation, run: str, at: str | None) -> None:
     """Print what a run has put out, in order."""
     items: list[ExportItem] = reading(
         invocation, lambda beside: list(_pages(beside, "runs.export", run, at, "items"))
@@ -150,9 +173,7 @@ def export(invocation: Invocation, run: str, at: str | int | None) -> None:
         invocation.say("This run has put out nothing.")
 
 
-def _pages(
-    beside: Beside, operation: str, run: str, at: str | int | None, key: str
-) -> Iterator[Any]:
+def _pages(beside: Beside, operation: str, run: str, at: str | None, key: str) -> Iterator[Any]:
     """Read page after page, all at one place."""
     asked: dict[str, Any] = {"run_id": beside.run_id(run), "at": at, "limit": PAGE}
     while True:
@@ -191,7 +212,7 @@ def content(item: ExportItem) -> str:
 @_AT
 @common
 @pass_invocation
-def logs(invocation: Invocation, run: str, at: str | int | None) -> None:
+def logs(invocation: Invocation, run: str, at: str | None) -> None:
     """Print what a run has logged: time, level, text."""
     lines, dropped = reading(invocation, lambda beside: _logged(beside, run, at))
     if invocation.json:
@@ -209,7 +230,7 @@ def logs(invocation: Invocation, run: str, at: str | int | None) -> None:
         invocation.say("This run has logged nothing.")
 
 
-def _logged(beside: Beside, run: str, at: str | int | None) -> tuple[list[LogLineView], int]:
+def _logged(beside: Beside, run: str, at: str | None) -> tuple[list[LogLineView], int]:
     asked: dict[str, Any] = {"run_id": beside.run_id(run), "at": at, "limit": PAGE}
     lines: list[LogLineView] = []
     dropped = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -10,11 +10,15 @@ from runtime.cli.commands import Command, common
 from runtime.cli.invocation import ExitCode, Invocation, Refusal, exit_code_of, pass_invocation
 from runtime.cli.listing import is_held
 from runtime.cli.parameters import RunName
-from runtime.cli.showing import reading
+from runtime.cli.showing import questions_of, reading
 
 if TYPE_CHECKING:
     import trio
+    from trio import Nursery
 
+    from runtime.cli.display import Display
+    from runtime.cli.keyboard import Keyboard
+    from runtime.cli.remote import Remote
     from runtime.operations.answers import RunAnswer
 
 LOOKS: Final = 3  # in a row, a second apart, that find no writer: a server may be started again
@@ -50,9 +54,9 @@ def watch(invocation: Invocation, run: str, after: str | None) -> None:
 
 
 async def watch_run(
-    invocation: Invocation, answer: RunAnswer, after: str | None, *, begun: bool = False
+    invocation: Invocation, answer: RunAnswer, after: str | None, remote: Remote | None = None
 ) -> ExitCode:
-    """Show how a run goes that another process executes; ``begun``: one has said that it does."""
+    """Show how a run goes that another process executes; a server is told what is typed here."""
     from contextlib import closing
 
     import trio
@@ -69,7 +73,8 @@ async def watch_run(
     from runtime.operations.reader import RunReader
 
     run, cursor = answer["run"], answer["cursor"]
-    begun = begun or is_held(invocation)
+    begun = remote is not None or is_held(invocation)
+    _, questions = reading(invocation, lambda beside: questions_of(beside, run["run_id"], cursor))
     display = display_for(invocation)
     try:
         display.begin(run, cursor)
@@ -87,7 +92,12 @@ async def watch_run(
                             scope = nursery.cancel_scope
                             nursery.start_soon(interrupts.cancel, scope)
                             nursery.start_soon(_look_for_writer, invocation, begun, left, scope)
-                            await follow_run(log, run["run_id"], begin, display)
+                            keyboard = None
+                            if remote is not None and not invocation.json:
+                                keyboard = _keyboard(remote, run["run_id"], display, nursery)
+                                for each in questions:
+                                    keyboard.asked(each["question_id"], each["question"])
+                            await follow_run(log, run["run_id"], begin, display, keyboard)
                             scope.cancel()
                     if left.is_set():
                         raise _left(run["run_id"])
@@ -130,3 +140,22 @@ def _left(run_id: str) -> Refusal:
         remedy=f"`perdure retry {run_id}` goes on with it here; `perdure serve` goes on with all"
         " that was left.",
     )
+
+
+def _keyboard(remote: Remote, run_id: str, display: Display, nursery: Nursery) -> Keyboard:
+    from functools import partial
+
+    from runtime.cli.keyboard import Keyboard
+
+    give, otherwise = partial(_give, remote, run_id), f"elsewhere: perdure answer {run_id}"
+    return Keyboard(display, give, nursery, otherwise=otherwise)
+
+
+async def _give(remote: Remote, run_id: str, question_id: str, answer: Any) -> None:  # noqa: ANN401
+    """Pass an answer on to the server, in a thread: it may take its time."""
+    import trio
+
+    from eventlog.env import RealEnv
+
+    limiter = trio.CapacityLimiter(1)
+    await RealEnv().run_sync(remote.answer, run_id, question_id, answer, limiter=limiter)

@@ -21,7 +21,7 @@ from actors.run.events import (
 )
 from actors.run.history import NOT_RECORDED
 from actors.run.output import checked_size, inline_bytes
-from actors.run.views import export_item_id, item_number
+from actors.run.views import export_item_id, item_number, question_text
 from eventlog import cbor
 from eventlog.errors import CodecError
 from runtime.blobs.blob import BLOB_URL, blob_at, scope_of
@@ -43,6 +43,7 @@ Outcome = TypeVar("Outcome", StepRecorded, SleepBegun, QuestionAsked)
 EXPORT_URL: Final = "perdure:export/"  # and the id of an item
 MAX_NAME: Final = 500  # characters of a step's name
 _NANOSECONDS: Final = 1_000_000_000
+_QUESTION_SHOWN: Final = 160  # characters of a question in the message of its stage
 
 
 class CurrentRun:
@@ -262,8 +263,10 @@ class CurrentRun:
             question_id, now = self._execution.new_id(), self._execution.now()
             asked = QuestionAsked(step=name, question_id=question_id, question=question, at=now)
             self._execution.outbox.drop_stage()
+            text = question_text(question)
+            message = None if text is None else text[:_QUESTION_SHOWN]
             await self._execution.delivery.hand_over(
-                _storable(asked), StageChanged(stage=INPUT_REQUIRED, message=None, at=now)
+                _storable(asked), StageChanged(stage=INPUT_REQUIRED, message=message, at=now)
             )
         self._execution.reached(name)
         return await self._execution.waiting.answer_to(question_id)

@@ -25,7 +25,6 @@ from urllib.parse import parse_qsl
 from eventlog import cbor
 from eventlog.errors import CodecError
 from runtime.errors import OperationError
-from runtime.moments import NotAMoment, instant_at, place_at
 from runtime.operations.requests import Instant, Place
 from runtime.strict_json import JSON, decode_json
 
@@ -41,14 +40,6 @@ if TYPE_CHECKING:
 BODY_LIMIT: Final = "perdure.body_limit"  # an extension of our port
 MOST_FIELDS: Final = 100  # in a query
 _INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
-CURSOR: Final = {"type": "string", "format": "cursor"}
-_TIME: Final = [{"type": "string", "format": "date-time"}, {"type": "number"}]
-_WRITTEN: Final = (
-    "an ISO 8601 time (UTC unless it says otherwise), or epoch seconds; a whole number from 10^16"
-    " on is epoch nanoseconds"
-)
-_INSTANT: Final = {"anyOf": _TIME, "description": _WRITTEN}
-_PLACE: Final = {"anyOf": [CURSOR, *_TIME], "description": f"a cursor, {_WRITTEN}"}
 _BOOLEANS: Final = {"true": True, "false": False}
 _ZONE_LOST: Final = re.compile(r"(T[0-9:.,]+) (?=[0-9])")  # a plus sign in a query is a space
 
@@ -58,8 +49,6 @@ class Reading(NamedTuple):
 
     read: Read = str
     is_list: bool = False
-    is_place: bool = False
-    schema: Mapping[str, Any] | None = None  # of the text, if it is not that of the field
 
 
 def queried(request: type[Asked], names: Collection[str]) -> dict[str, Reading]:
@@ -70,10 +59,8 @@ def queried(request: type[Asked], names: Collection[str]) -> dict[str, Reading]:
 
 def _reading(hint: Any) -> Reading:  # noqa: ANN401 - a type
     (wanted,) = [part for part in _options(hint) if part is not type(None)]
-    if wanted == Place:
-        return Reading(lambda text: place_at(_with_zone(text)), is_place=True, schema=_PLACE)
-    if wanted == Instant:
-        return Reading(lambda text: instant_at(_with_zone(text)), schema=_INSTANT)
+    if wanted in (Place, Instant):
+        return Reading(lambda text: _ZONE_LOST.sub(r"\1+", text))
     if get_origin(wanted) is list:
         return Reading(is_list=True)
     base = get_args(wanted)[0] if get_origin(wanted) is Annotated else wanted
@@ -82,10 +69,6 @@ def _reading(hint: Any) -> Reading:  # noqa: ANN401 - a type
     if base is bool:
         return Reading(lambda text: _BOOLEANS.get(text, text))
     return Reading()
-
-
-def _with_zone(text: str) -> str:
-    return _ZONE_LOST.sub(r"\1+", text)
 
 
 def _options(hint: Any) -> tuple[Any, ...]:  # noqa: ANN401 - a type
@@ -107,11 +90,7 @@ def query_args(query: bytes, fields: Mapping[str, Reading]) -> dict[str, Any]:
             continue
         if name in args:
             raise _invalid(f"{name} is there twice")
-        try:
-            args[name] = field.read(text)
-        except NotAMoment as error:
-            code = "INVALID_CURSOR" if field.is_place else "VALIDATION_ERROR"
-            raise OperationError(code, f"{name}: {error}") from None
+        args[name] = field.read(text)
     return args
 
 

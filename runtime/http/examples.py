@@ -103,6 +103,13 @@ RETRIED: Final = {
 }
 RUNS: Final = {"runs": [_ENDED], "next_after": None, "cursor": _CURSOR}
 EXPORT: Final = {"items": [_EXPORTED], "next_after": None, "cursor": _CURSOR}
+QUESTIONS: Final = {
+    "questions": [
+        {"question_id": _NEXT, "question": {"text": "Deploy?"}, "asked_at": 1785585600.04}
+    ],
+    "more": False,
+    "cursor": _CURSOR,
+}
 LOGS: Final = {
     "lines": [
         {

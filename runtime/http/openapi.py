@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from runtime.errors import ERRORS
-from runtime.http.arguments import queried
 from runtime.http.reply import ErrorBody
 from runtime.node import OPERATIONS
 from runtime.strict_json import JSON
@@ -101,13 +100,10 @@ def _parameters(row: Row, components: Json) -> Iterable[Json]:
     if row.request is None:
         return
     component = components[row.request.__name__]
-    fields = queried(row.request, row.taken_from("query"))
     for name, source in row.sources.items():
         if source == "body":
             continue
         schema = _without_null(component["properties"][name])
-        if name in fields and fields[name].schema is not None:
-            schema = dict(fields[name].schema or {})
         described: Json = {"name": name, "in": source, "schema": schema}
         if source == "path":
             described["required"] = True

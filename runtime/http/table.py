@@ -83,6 +83,9 @@ ROWS: Final[tuple[Row, ...]] = (
         example={"question_id": "ask-1", "answer": True},
         answer=examples.QUEUED,
     ),
+    asking(
+        "GET", "/runs/{run_id}/questions", "runs.questions", tag="runs", answer=examples.QUESTIONS
+    ),
     asking("GET", "/runs/{run_id}/export", "runs.export", tag="runs", answer=examples.EXPORT),
     asking("GET", "/runs/{run_id}/logs", "runs.logs", tag="runs", answer=examples.LOGS),
     asking(

@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from typing import Any, Final, NotRequired, TypedDict
 
-from actors.run.views import ErrorView, ExportItem, LogLineView, RunDelta, RunRecord
+from actors.run.views import (
+    ErrorView,
+    ExportItem,
+    LogLineView,
+    QuestionView,
+    RunDelta,
+    RunRecord,
+)
 
 
 class RunAnswer(TypedDict):
@@ -59,6 +66,17 @@ class ExportPage(TypedDict):
 
     items: list[ExportItem]
     next_after: str | None
+    cursor: str
+
+
+class QuestionPage(TypedDict):
+    """The open questions of a run in the order they were asked.
+
+    ``more`` says that there are others, which come up when these are answered.
+    """
+
+    questions: list[QuestionView]
+    more: bool
     cursor: str
 
 

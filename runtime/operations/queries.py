@@ -1,4 +1,4 @@
-"""The operations that only read runs: one run, lists, what was put out, what was logged.
+"""The operations that only read runs: one run, lists, what was put out, logged and asked.
 
 They need a log that can be read and a directory of its runs, and no event loop; a server offers
 them together with those that change something (``runtime.operations.runs``).
@@ -8,12 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from actors.run.views import item_number, log_line, record
+from actors.run.views import item_number, log_line, question_view, record
 from runtime.errors import OperationError
 from runtime.lists.directory import RunFilter
-from runtime.operations.answers import ExportPage, LogPage, RunAnswer, RunPage
+from runtime.operations.answers import ExportPage, LogPage, QuestionPage, RunAnswer, RunPage
 from runtime.operations.principal import Permission, Principal
-from runtime.operations.requests import Conditions, ExportRun, GetRun, ListRuns, ReadLogs
+from runtime.operations.requests import (
+    Conditions,
+    ExportRun,
+    GetRun,
+    ListRuns,
+    ReadLogs,
+    ReadQuestions,
+)
 from runtime.operations.table import operation
 
 if TYPE_CHECKING:
@@ -25,6 +32,7 @@ if TYPE_CHECKING:
     from runtime.lists.directory import Listed
     from runtime.operations.reader import Readable, RunReader
 
+MOST_QUESTIONS: Final = 100  # in an answer
 PAGE_BYTES: Final = 1 << 20  # of items, after which a page ends: many may be asked for at once
 
 
@@ -101,6 +109,17 @@ class RunQueries:
             "lines": [log_line(created, line) for batch in batches for line in batch.lines],
             "dropped": sum(batch.dropped for batch in batches),
             "next_after": None if more is None else self._log.cursor(more),
+            "cursor": self._log.cursor(at),
+        }
+
+    @operation("runs.questions", Permission.READ, "RUN_NOT_FOUND", "INVALID_CURSOR")
+    async def questions(self, principal: Principal, request: ReadQuestions) -> QuestionPage:
+        """Read the questions of a run that are open, now or as they were."""
+        folded, at = await self._read(principal, request.run_id, request.at)
+        asked = await self._reader.questions(folded, MOST_QUESTIONS, most=PAGE_BYTES)
+        return {
+            "questions": [question_view(each) for each in asked],
+            "more": len(asked) < len(folded.state.asking),
             "cursor": self._log.cursor(at),
         }
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from actors.errors import Crashed, NoSuchActor
 from actors.folding import Streams, fold_stream
 from actors.run.core import RUN, Run
-from actors.run.events import RUN_EVENTS, ExportAppended, LogBatch
+from actors.run.events import RUN_EVENTS, ExportAppended, LogBatch, QuestionAsked
 from actors.run.views import ExportItem, export_item
 from eventlog.errors import CodecError
 from runtime.errors import OperationError
@@ -156,6 +156,25 @@ class RunReader:
                         size += stored.size
                         if most is not None and size >= most:
                             return found
+        return found
+
+    async def questions(self, folded: Folded[Run], count: int, *, most: int) -> list[QuestionAsked]:
+        """Read what a run asks and nobody has answered; ``most`` bytes and one more."""
+        asking, stream = folded.state.asking, stream_of(folded.state.created.run_id)
+        found, size, version = list[QuestionAsked](), 0, 0
+        count = min(count, len(asking))
+        while len(found) < count and size < most and version < folded.version:
+            page = await self._log.read_stream(stream, after=version, at=folded.mark)
+            for stored in page.records:
+                version = stored.version
+                if stored.name != QuestionAsked.event_name:
+                    continue
+                asked: QuestionAsked = RUN_EVENTS.decode(stored)
+                if asked.question_id in asking:
+                    found.append(asked)
+                    size += stored.size
+                    if len(found) == count or size >= most:
+                        break
         return found
 
     async def log_batches(

@@ -1,8 +1,13 @@
-"""What can be asked of Perdure: the requests of every operation, checked at the door."""
+"""What can be asked of Perdure: the requests of every operation, checked at the door.
+
+A moment comes as ``runtime.moments`` has it, on every surface: a number is epoch seconds, a text is
+ISO 8601 or a cursor. The table of operations reads it (``Operation.parse``), so that requests hold
+UTC nanoseconds and cursors.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -13,15 +18,33 @@ Text = Annotated[str, msgspec.Meta(max_length=4096)]
 Key = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
 Size = Annotated[int, msgspec.Meta(ge=1, le=(1 << 63) - 1)]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=500)]
-Place = Annotated[  # where a surface takes text, it takes what runtime.moments says
-    str | int, msgspec.Meta(description="a cursor, or an instant in UTC nanoseconds")
-]
 After = Annotated[str, msgspec.Meta(extra_json_schema={"format": "cursor"})]
-Instant = Annotated[int, msgspec.Meta(description="UTC nanoseconds")]
 Sha256 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 RunStatus = Literal[
     "queued", "running", "cancel_requested", "succeeded", "failed", "canceled", "timeout"
 ]
+_TIMES: Final = [{"type": "string", "format": "date-time"}, {"type": "number"}]
+_WRITTEN: Final = (
+    "an ISO 8601 time (UTC unless it says otherwise), or epoch seconds; a whole number from 10^16"
+    " on is epoch nanoseconds"
+)
+
+if TYPE_CHECKING:
+    Instant = int  # UTC nanoseconds
+    Place = str | int  # a cursor, or UTC nanoseconds
+else:  # as they come
+    Instant = Annotated[
+        Any,
+        msgspec.Meta(title="instant", description=_WRITTEN, extra_json_schema={"anyOf": _TIMES}),
+    ]
+    Place = Annotated[
+        Any,
+        msgspec.Meta(
+            title="cursor or instant",
+            description=f"a cursor, {_WRITTEN}",
+            extra_json_schema={"anyOf": [{"type": "string", "format": "cursor"}, *_TIMES]},
+        ),
+    ]
 
 
 class Request(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -139,6 +162,13 @@ class ExportRun(Request):
     run_id: Name
     after: After | None = None  # an item's id, or a cursor
     limit: Limit = 100
+    at: Place | None = None
+
+
+class ReadQuestions(Request):
+    """Read the questions of a run that are open."""
+
+    run_id: Name
     at: Place | None = None
 
 

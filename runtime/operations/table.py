@@ -14,14 +14,16 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar, get_type_hints
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args, get_type_hints
 
 import msgspec
 
 from runtime.errors import OperationError, translated
 from runtime.execution.run_logging import about_run
+from runtime.moments import NotAMoment, instant_at, place_at
 from runtime.operations.principal import Permission
-from runtime.operations.requests import Request
+from runtime.operations.requests import Instant, Place, Request
 
 if TYPE_CHECKING:
     from runtime.operations.principal import Principal
@@ -55,14 +57,42 @@ class Operation:
     method: str
 
     def parse(self, args: Mapping[str, Any]) -> Request:
-        """Check a request at the door."""
+        """Check a request at the door. Its moments become UTC nanoseconds, or stay cursors."""
+        return self._converted(_with_moments(self.request, args))
+
+    def _converted(self, args: Mapping[str, Any]) -> Request:
         try:
             return msgspec.convert(args, self.request, builtin_types=(bytes,))
         except msgspec.ValidationError as error:
             whole = {name: _whole(value) for name, value in args.items()}
             if any(type(whole[name]) is not type(args[name]) for name in whole):
-                return self.parse(whole)  # to JSON, 1.0 is an integer
+                return self._converted(whole)  # to JSON, 1.0 is an integer
             raise OperationError("VALIDATION_ERROR", f"{self.name}: {error}") from error
+
+
+def _with_moments(request: type[Request], args: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Read what names a moment; null is none."""
+    read = {}
+    for name, reading in _moments_of(request).items():
+        value = args.get(name)
+        if value is not None:
+            try:
+                read[name] = reading(value)
+            except NotAMoment as error:
+                is_cursor = reading is place_at and isinstance(value, str)
+                code = "INVALID_CURSOR" if is_cursor else "VALIDATION_ERROR"
+                raise OperationError(code, f"{name}: {error}") from None
+    return {**args, **read} if read else args
+
+
+@cache
+def _moments_of(request: type[Request]) -> Mapping[str, Callable[[object], str | int]]:
+    """Say which fields of a request name moments, and how they are read."""
+    hints = get_type_hints(request, include_extras=True)
+    wanted = {name: [hint, *get_args(hint)] for name, hint in hints.items()}
+    return {name: place_at for name, hint in wanted.items() if Place in hint} | {
+        name: instant_at for name, hint in wanted.items() if Instant in hint
+    }
 
 
 def _whole(value: Any) -> Any:  # noqa: ANN401 - any argument

@@ -22,11 +22,14 @@ _REFERENCE: Final = "#/components/schemas/{name}"
 
 
 class Answer(TypedDict):
-    """The answer to a call: what was asked for, and the cursor at which it is true."""
+    """The answer to a call: what was asked for, and the cursor at which it is true.
+
+    What a triggered entry gives has none.
+    """
 
     id: str | int
     ok: dict[str, Any]
-    cursor: str | None
+    cursor: NotRequired[str]
 
 
 class Refusal(TypedDict):

@@ -75,7 +75,12 @@ class Stop(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 ClientMessage = Call | Follow | More | Stop
-_KINDS: Final[dict[str, type[ClientMessage]]] = {"call": Call, "follow": Follow, "stop": Stop}
+_KINDS: Final[dict[str, type[ClientMessage]]] = {  # a follow may have a credit too
+    "call": Call,
+    "follow": Follow,
+    "stop": Stop,
+    "credit": More,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +122,14 @@ class Conversation:
             return self._refuse(f"this is no message: {error}")
         if not isinstance(value, dict):
             return self._refuse("a message is an object with an id")
-        kind = next((kind for name, kind in _KINDS.items() if name in value), More)
+        name = next((name for name in _KINDS if name in value), None)
+        if name is None:
+            known = ", ".join(_KINDS)
+            return self._refuse(f"a message has an id and one of {known}", value.get("id"))
         try:
-            asked = msgspec.convert(value, kind)
+            asked = msgspec.convert(value, _KINDS[name])
         except msgspec.ValidationError as error:
-            return self._refuse(f"this is no {kind.__name__.lower()}: {error}", value.get("id"))
+            return self._refuse(f"this is no {name}: {error}", value.get("id"))
         if isinstance(asked, Call | Follow):
             return self._begin(asked, len(message))
         return asked if asked.id in self.followers else None
@@ -165,11 +173,11 @@ class Conversation:
             self._call_bytes -= len(answer)
 
     def answer(self, call_id: str | int, answer: Mapping[str, Any]) -> bytes:
-        """Answer a call: what was asked for, and the cursor at which it is true."""
+        """Answer a call: what was asked for, and the cursor at which it is true, if it has one."""
         self._forget(call_id)
         found = dict(answer)
-        cursor = found.pop("cursor", None)
-        return self._format.encode({"id": call_id, "ok": found, "cursor": cursor})
+        place = {"cursor": found.pop("cursor")} if "cursor" in found else {}
+        return self._format.encode({"id": call_id, "ok": found, **place})
 
     def refusal(self, about: str | int | None, error: OperationError) -> bytes:
         """Refuse a call or a follow, or end a follow that cannot go on."""

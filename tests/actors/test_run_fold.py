@@ -211,6 +211,7 @@ def test_with_the_last_answer_a_run_is_at_work_again(
     stage: str | None, others: tuple[str, ...], after: str | None
 ) -> None:
     """Until then input is required; a stage that the entry has named stays."""
-    run = replace(BUSY, stage=stage, open_questions=frozenset({"q1", *others}))
+    run = replace(BUSY, stage=stage, message="hm?", open_questions=frozenset({"q1", *others}))
     answered = evolve(run, Answered(question_id="q1", answer=1, by="b", at=9))
     assert (answered.stage, answered.open_questions) == (after, frozenset(others))
+    assert answered.message == (None if stage == INPUT_REQUIRED != after else "hm?")

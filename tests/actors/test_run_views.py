@@ -28,6 +28,7 @@ from actors.run.views import (
     export_item_id,
     item_number,
     log_line,
+    question_text,
     record,
 )
 from eventlog.record import Metadata, Record
@@ -266,7 +267,28 @@ def test_the_last_answer_is_a_change_of_stage() -> None:
         "progress": None,
         "updated_at": 1.0,
         "stage": None,
+        "message": None,
     }
+
+
+@pytest.mark.parametrize(
+    ("question", "text"),
+    [
+        ("Deploy?", "Deploy?"),
+        ({"text": "Deploy?", "message": "no"}, "Deploy?"),
+        ({"message": "Deploy?"}, "Deploy?"),
+        ({"question": "Deploy?", "choices": [1, 2]}, "Deploy?"),
+        ({"text": "", "question": "Deploy?"}, "Deploy?"),
+        ({"text": 5}, None),
+        ({"choices": [1, 2]}, None),
+        ("", None),
+        ([1], None),
+        (None, None),
+    ],
+)
+def test_a_question_has_a_text_if_people_can_read_one(question: Any, text: str | None) -> None:
+    """Itself, or the text that a mapping has under a usual name."""
+    assert question_text(question) == text
 
 
 def test_an_answer_leaves_another_stage_as_it_is() -> None:

@@ -24,7 +24,7 @@ from runtime.plugins.plugin import declared
 from runtime.settings import Settings
 from tests.runtime.world import Example
 
-READS = ("runs.get", "runs.export", "runs.logs")
+READS = ("runs.get", "runs.export", "runs.logs", "runs.questions")
 
 
 @asynccontextmanager

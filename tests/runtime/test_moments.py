@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.moments import NotAMoment, instant_at, place_at
+from runtime.moments import NotAMoment, instant_at, place_at, with_local_zone
 
 SECOND = 1_000_000_000
 CURSOR = "AQEjRWeJq83vAAAAAAAAAAWOfKbp"
@@ -43,6 +43,40 @@ def test_a_time_without_an_offset_is_one_of_the_zone() -> None:
     assert instant_at("2026-08-01T14:00:00", there) == instant_at("2026-08-01T12:00:00Z")
     local = datetime(2026, 8, 1, 14).astimezone().timestamp()
     assert instant_at("2026-08-01T14:00:00", None) == int(local) * SECOND
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (1785585600, "1785585600"),
+        (1785585600.5, "1785585600.5"),
+        (1785585600.0, "1785585600"),
+        (1785585600000000001, "1785585600000000001"),
+        (1e18, "1000000000000000000"),
+        (-1, "-1"),
+        (1e300, "1e300"),
+    ],
+)
+def test_a_number_means_what_its_digits_mean(number: float, text: str) -> None:
+    """Whether JSON has it as a number or an address as text."""
+    assert instant_at(number) == instant_at(text)
+    assert place_at(number) == place_at(text)
+
+
+@pytest.mark.parametrize("value", [True, None, [1], {}, b"1", float("nan"), ["A" * 24]])
+def test_what_is_neither_a_number_nor_a_text_is_no_moment(value: object) -> None:
+    """Nothing is guessed."""
+    for read in (place_at, instant_at):
+        with pytest.raises(NotAMoment):
+            read(value)
+
+
+@pytest.mark.parametrize("text", ["5", "20260801", CURSOR, "yesterday", "2026-08-01T12:00:00Z"])
+def test_only_a_bare_time_is_given_a_zone(text: str) -> None:
+    """A terminal has a zone of its own; what is meant is the same everywhere afterwards."""
+    assert with_local_zone(text) == text
+    bare = "2026-08-01T12:00:00"
+    assert instant_at(with_local_zone(bare)) == instant_at(bare, None)
 
 
 def test_a_cursor_is_a_cursor() -> None:

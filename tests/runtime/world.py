@@ -107,6 +107,14 @@ class Example:
         return await ctx.run.ask({"text": "which?"})
 
     @entry
+    async def questions(self, ctx: RunContext, n: int) -> None:
+        """Ask several things at once."""
+        async with trio.open_nursery() as nursery:
+            for number in range(n):
+                nursery.start_soon(ctx.run.ask, number, f"ask-{number}")
+                await ctx.run.step(f"step-{number}", trio.sleep, 0)
+
+    @entry
     async def flaky(self, ctx: RunContext, good_after: int) -> str:
         """Fail some tries of a step."""
 

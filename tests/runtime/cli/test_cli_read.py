@@ -161,6 +161,8 @@ def test_the_past_is_shown_at_a_cursor_and_at_an_instant(used: Shell) -> None:
     assert page["runs"][0] == then["run"]
     updated = f"{count['updated_at']:.6f}"
     assert used.json("show", run_id, "--at", updated)["run"] == count
+    for small in ("0", "5.5"):  # seconds, and not the nanoseconds that they become
+        assert used.json("runs", "--at", small)["runs"] == []
     assert used.json_lines("export", run_id, "--at", then["cursor"]) == []
     assert used.call("show", run_id, "--at", "2020-01-01T00:00:00Z").exit_code == 2
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.runtime.cli.terminal import Shell
+from tests.runtime.cli.terminal import Shell, wait_for_line
 from tests.runtime.secrets import canary
 from tests.runtime.secrets.canary import CANARY
 
@@ -69,3 +69,16 @@ def test_secrets_are_this_users_unless_settings_say_otherwise(shell: Shell) -> N
     said = shell.call(*words, **more, PERDURE_GRANTED_SECRETS="acme:*,local:cow")
     assert said.exit_code == 2
     assert "there is no secret 'horse'" in said.output
+
+
+def test_an_answer_that_holds_a_secret_is_refused(shell: Shell) -> None:
+    """Also when no server runs, and the answer is written here."""
+    words = ("run", "test.confirm", "--arg", f"token={CANARY}")
+    with shell.process(*words, **MODULES) as process:
+        wait_for_line(process, lambda line: "nobody to answer it here" in line)
+    run_id = shell.runs()[0]["run_id"]
+    refused = shell.call("answer", run_id, f"it is {CANARY}", **MODULES)
+    assert refused.exit_code == 2
+    assert canary.leaks(refused.output) == []
+    assert canary.in_files(shell.data) == []
+    assert shell.call("answer", run_id, "yes", **MODULES).exit_code == 0

@@ -254,10 +254,12 @@ async def test_a_question_shows_whatever_was_said_before(autojump_clock: MockClo
         await trio.sleep(5)
         shown = await s.read(run_id)
         assert (shown["stage"], len(shown["questions"])) == ("input_required", 1)
+        assert shown["message"] == "which?"
         question = shown["questions"][0]
         answer = AnswerRun(run_id=run_id, question_id=question, answer=1)
         await s.answer(LOCAL, answer)
-        assert (await s.read(run_id))["stage"] is None
+        after = await s.read(run_id)
+        assert (after["stage"], after["message"]) == (None, None)
         other = AnswerRun(run_id=run_id, question_id=question, answer=2)
         await refused("ALREADY_ANSWERED", partial(s.answer, LOCAL, other))
         await s.finished(run_id)

@@ -96,7 +96,14 @@ async def test_a_question_is_answered(autojump_clock: MockClock) -> None:
     async with client() as asking:
         run_id = await asking.started("question")
         await trio.sleep(1)
-        (question,) = (await asking.record(run_id))["questions"]
+        record = await asking.record(run_id)
+        (question,) = record["questions"]
+        assert (record["stage"], record["message"]) == ("input_required", "which?")
+        page = (await asking.get(f"/runs/{run_id}/questions")).json()
+        (told,) = page["questions"]
+        assert (told["question_id"], told["question"]) == (question, {"text": "which?"})
+        assert record["started_at"] <= told["asked_at"] <= record["updated_at"]
+        assert (page["more"], page["cursor"]) == (False, record["cursor"])
         wrong = {"question_id": "none", "answer": 1}
         assert error_of(await asking.post(f"/runs/{run_id}/answers", wrong), 404)["code"] == (
             "QUESTION_NOT_FOUND"
@@ -104,9 +111,32 @@ async def test_a_question_is_answered(autojump_clock: MockClock) -> None:
         answer = {"question_id": question, "answer": {"a": 1}}
         response = await asking.post(f"/runs/{run_id}/answers", answer)
         assert (response.status_code, response.json()["questions"]) == (200, [])
+        assert (await asking.get(f"/runs/{run_id}/questions")).json()["questions"] == []
+        then = await asking.get(f"/runs/{run_id}/questions", params={"at": page["cursor"]})
+        assert then.json() == page
         await asking.ended(run_id)
         items = (await asking.get(f"/runs/{run_id}/export")).json()["items"]
         assert [item["json"] for item in items] == [{"a": 1}]
+
+
+async def test_a_body_has_moments_as_an_address_has_them(autojump_clock: MockClock) -> None:
+    """Seconds are seconds: what was created later than all there is matches nothing."""
+    async with client() as asking:
+        run_id = await asking.started("greet")
+        created = (await asking.ended(run_id))["created_at"]
+        for moment, count in [
+            (int(created), 1),
+            (created, 1),
+            ("2020-01-01", 1),
+            (int(created) + 60, 0),
+            (str(created + 60), 0),
+            ("2100-01-01T00:00:00Z", 0),
+        ]:
+            asked = {"status": ["succeeded"], "created_from": moment}
+            answer = (await asking.post("/runs/retry", asked)).json()
+            assert answer["count"] == count, moment
+            listed = await asking.get("/runs", params={"created_from": str(moment)})
+            assert len(listed.json()["runs"]) == count, moment
 
 
 async def test_the_id_of_a_run_is_in_one_place(autojump_clock: MockClock) -> None:

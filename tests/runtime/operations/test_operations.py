@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, get_args, get_type_hints
 
@@ -48,6 +49,7 @@ def test_the_table_has_every_operation() -> None:
         "runs.get",
         "runs.list",
         "runs.logs",
+        "runs.questions",
         "runs.retry",
         "runs.retry_many",
     ]
@@ -107,6 +109,28 @@ async def test_a_request_that_makes_no_sense_is_refused_at_the_door(
         assert "unknown" in error.message or "missing" in error.message
         with pytest.raises(OperationError, match=r"there is no operation 'runs\.fly'"):
             await s.node.operations.call(LOCAL, "runs.fly", {})
+
+
+async def test_a_moment_is_read_in_one_way(autojump_clock: MockClock) -> None:
+    """A number is epoch seconds, a text ISO 8601, digits or a cursor; each names the same place."""
+    async with service() as s:
+        before = await s.cursor()
+        created = (await s.start("greet"))["updated_at"]
+        iso = datetime.fromtimestamp(created, UTC).isoformat()
+        nanoseconds = round(created * 1e6) * 1000 + 999
+        for at in (created, str(created), iso, nanoseconds, float(int(created) + 1)):
+            assert len((await s.call("runs.list", {"at": at}))["runs"]) == 1, at
+            before_it = await s.call("runs.list", {"created_until": at})
+            assert len(before_it["runs"]) == 1, at
+        for at in (before, created - 1, str(int(created) - 1), 0):
+            assert (await s.call("runs.list", {"at": at}))["runs"] == [], at
+        late = {"status": ["queued", "running"], "created_from": int(created) + 60}
+        assert (await s.call("runs.cancel_many", late))["count"] == 0
+        for wrong in (True, [1], {"a": 1}):
+            await refused("VALIDATION_ERROR", partial(s.call, "runs.list", {"at": wrong}))
+            await refused("VALIDATION_ERROR", partial(s.call, "runs.list", {"created_from": wrong}))
+        await refused("INVALID_CURSOR", partial(s.call, "runs.list", {"at": "soon"}))
+        await refused("VALIDATION_ERROR", partial(s.call, "runs.list", {"created_until": before}))
 
 
 async def test_another_tenants_run_does_not_exist(autojump_clock: MockClock) -> None:

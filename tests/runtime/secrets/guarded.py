@@ -40,6 +40,11 @@ class Guarded:
     """Entries with secrets."""
 
     @entry
+    async def confirm(self, ctx: RunContext, token: Secret) -> Any:
+        """Ask before it is used."""
+        return await ctx.run.ask("Use it?")
+
+    @entry
     async def use(
         self,
         ctx: RunContext,

@@ -65,6 +65,50 @@ def validator(kinds: tuple[type, ...]) -> Any:
 CLIENT, SERVER = validator(FROM_CLIENTS), validator(FROM_SERVER)
 
 
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("{}", "call, follow, stop, credit"),
+        ('{"id": 1}', "call, follow, stop, credit"),
+        ('{"id": 1, "credit": 0}', "this is no credit"),
+        ('"\\ud800"', "no Unicode text"),
+        ('{"id": 1, "call": "\\ud800x"}', "no Unicode text"),
+        ('"\\\\ud800', "truncated"),
+    ],
+)
+def test_a_refusal_says_what_may_be_said(message: str, told: str) -> None:
+    """And not what one of the messages would have lacked."""
+    reply = Conversation(JSON).receive(message)
+    assert isinstance(reply, Reply)
+    assert told in JSON.decode(reply.message.decode())["error"]["message"]
+
+
+async def test_an_envelope_has_no_cursor(autojump_clock: MockClock) -> None:
+    """It is what callers had before there were runs; there is no null for what is not there."""
+    async with service() as s, serving(s) as server, server.connect() as client:
+        answer = await client.call("plugins.trigger", plugin_id="test", entry_id="greet")
+        SERVER.validate(answer)
+        assert answer.keys() == {"id", "ok"}
+        assert (await client.call("runs.list"))["cursor"]
+
+
+async def test_calls_have_moments_as_addresses_have_them(autojump_clock: MockClock) -> None:
+    """Epoch seconds or ISO 8601, in both formats."""
+    async with service() as s, serving(s) as server:
+        created = (await s.start("greet"))["updated_at"]
+        for name in FORMATS:
+            async with server.connect(name) as client:
+                for at, count in [
+                    (int(created) + 1, 1),
+                    (created, 1),
+                    ("2100-01-01", 1),
+                    (created - 0.5, 0),
+                    ("2020-01-01T00:00:00Z", 0),
+                ]:
+                    answer = await client.call("runs.list", at=at)
+                    assert len(answer["ok"]["runs"]) == count, at
+
+
 async def test_what_is_said_is_what_the_document_says(autojump_clock: MockClock) -> None:
     """Every message of a conversation with everything in it, both ways."""
     said: list[Any] = []
@@ -123,7 +167,7 @@ def test_any_json_is_understood_or_refused(message: Any) -> None:
         SERVER.validate(told)
         assert told["error"]["code"] == "VALIDATION_ERROR"
     elif answer is not None:
-        CLIENT.validate(message)
+        CLIENT.validate(msgspec.json.decode(text))
 
 
 @given(st.binary(max_size=200) | MESSAGES.map(_encoded))
