@@ -173,7 +173,7 @@ async def test_a_claim_tells_how_its_request_was_hashed(autojump_clock: MockCloc
 async def test_only_so_many_runs_run_at_once(autojump_clock: MockClock) -> None:
     """Over all plugins; the others wait as queued."""
     async with service(runs=2) as s:
-        made = [(await s.start("nap", args={"seconds": 10}))["run_id"] for _ in range(5)]
+        made = [(await s.start("slow_exports", args={"n": 10}))["run_id"] for _ in range(5)]
         await trio.sleep(5)
         statuses = [(await s.read(run_id))["status"] for run_id in made]
         assert sorted(statuses) == ["queued"] * 3 + ["running"] * 2
