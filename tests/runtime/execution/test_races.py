@@ -11,7 +11,7 @@ from trio.testing import MockClock
 from actors.errors import Crashed
 from actors.mailbox import MAX_MAIL
 from actors.run.commands import Answer, Recover, RequestCancel
-from actors.run.events import Activated, RunEnded, StepRecorded
+from actors.run.events import Activated, ExportAppended, RunEnded, StepRecorded
 from actors.run.status import Status
 from eventlog import DiskFull, LogClosed, MemoryStore, OutcomeUnknown, StoreFailed
 from runtime.streams import stream_of
@@ -81,6 +81,8 @@ async def test_an_execution_that_is_over_hears_and_does_nothing(autojump_clock: 
         await trio.sleep(1)
         canceled = await w.host.ask(run_id, RequestCancel(by="b", at=1))
         execution.see(canceled.state)
+        assert (await w.end(run_id)).status is Status.CANCELED
+        assert len(w.events(run_id, RunEnded)) == 1
 
 
 async def test_an_execution_stops_when_its_run_has_ended_without_it(
@@ -201,16 +203,23 @@ async def test_a_run_that_is_asked_too_much_does_not_bring_the_host_down(
             for _ in range(MAX_MAIL):
                 nursery.start_soon(w.host.runs.look, stream_of(run_id))
             await trio.sleep(2)
+            assert w.host.running == 1
             store.error = None
-        await w.end(run_id)
+        run = await w.end(run_id)
+        assert (run.status, run.exports) == (Status.SUCCEEDED, 3)  # it was faster than its cancel
+        assert len(w.events(run_id, ExportAppended)) == 3
 
 
 async def test_a_host_may_be_left_while_its_runs_speak(autojump_clock: MockClock) -> None:
-    """What is on its way is given up without a word."""
+    """What is on its way is given up without a word; the next host has all of it once."""
     for moment in range(20):
-        async with world() as w:
-            await w.create("slow_exports", n=3)
+        store = MemoryStore()
+        async with world(store) as w:
+            run_id = await w.create("slow_exports", n=3)
             await trio.sleep(1.05 + moment * 0.0005)
+        async with world(store) as w:
+            run = await w.end(run_id)
+            assert (run.status, run.exports) == (Status.SUCCEEDED, 3)
 
 
 async def test_an_entry_that_is_not_loaded_may_be_canceled_meanwhile(
