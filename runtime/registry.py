@@ -15,7 +15,7 @@ import trio
 from actors.errors import NoSuchActor
 from actors.mailbox import Actor
 from eventlog.errors import LogClosed, Overloaded
-from runtime.execution.run_logging import about_run, run_of_stream
+from runtime.run_logging import about_run, run_of_stream
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -13,8 +13,8 @@ from actors.run.events import RunCreated
 from actors.run.status import CancelMode, Status
 from eventlog.errors import LogClosed
 from runtime.execution.first_write import first_write
-from runtime.execution.run_logging import about_run
 from runtime.plugins.entries import check_args
+from runtime.run_logging import about_run
 from runtime.streams import stream_of
 
 if TYPE_CHECKING:

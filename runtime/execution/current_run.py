@@ -25,8 +25,8 @@ from actors.run.views import export_item_id, item_number, question_text
 from eventlog import cbor
 from eventlog.errors import CodecError
 from runtime.blobs.blob import BLOB_URL, blob_at, scope_of
-from runtime.blobs.intake import settle, take_in, told_to_plugins
 from runtime.execution.ending import error_of
+from runtime.execution.intake import settle, take_in, told_to_plugins
 from runtime.plugins.contract import ONCE, FailedStep, PluginError, Retry, RunCancelled, StepError
 from runtime.secrets.redaction import Scanner, holds_a_secret
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from actors.run.events import RunError
-    from runtime.blobs.intake import Arriving
     from runtime.execution.execution import Execution
+    from runtime.execution.intake import Arriving
 
 Result = TypeVar("Result")
 Outcome = TypeVar("Outcome", StepRecorded, SleepBegun, QuestionAsked)

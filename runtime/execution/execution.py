@@ -23,11 +23,11 @@ from runtime.execution.delivery import Delivery
 from runtime.execution.ending import SUCCESS, Ending, ending_of_value, error_of
 from runtime.execution.limits import LAST_WORDS
 from runtime.execution.outbox import RunOutbox
-from runtime.execution.run_logging import LoggedRun, work_for
+from runtime.execution.run_secrets import RunSecrets
 from runtime.execution.waiting import Waiting
 from runtime.plugins.contract import RunContext
 from runtime.plugins.raised import is_cancellation, traced
-from runtime.secrets.run_secrets import RunSecrets
+from runtime.run_logging import LoggedRun, work_for
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -31,11 +31,11 @@ from runtime.execution.ends import Ends
 from runtime.execution.execution import Execution
 from runtime.execution.limits import ALIVE, HostLimits
 from runtime.execution.recovery import ends_instead, read_history
-from runtime.execution.run_logging import LoggedRun, about_run, logging_of_runs, work_for
 from runtime.execution.threads import THREADS, call_in_thread
 from runtime.plugins.entries import Entries
 from runtime.process.pool import Pool
 from runtime.registry import Registry
+from runtime.run_logging import LoggedRun, about_run, logging_of_runs, work_for
 from runtime.secrets.secret import has_sealed
 from runtime.secrets.secrets import Secrets
 from runtime.streams import stream_of

@@ -18,7 +18,7 @@ from actors.run.core import RUN
 from actors.run.events import RUN_EVENTS
 from actors.run.history import History
 from eventlog.errors import CodecError
-from runtime.execution.run_logging import about_run
+from runtime.run_logging import about_run
 from runtime.streams import stream_of
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ import trio
 
 from actors.run.status import ENDED, OPEN, Status
 from runtime.errors import OperationError, translated
-from runtime.execution.run_logging import about_run
 from runtime.operations.answers import BulkAnswer
 from runtime.operations.cancelling import ask_to_end
 from runtime.operations.creation import Superseded
@@ -24,6 +23,7 @@ from runtime.operations.queries import matching
 from runtime.operations.reader import RunReader
 from runtime.operations.requests import CancelMany, RetryMany
 from runtime.operations.table import operation
+from runtime.run_logging import about_run
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args, get_type_hints
 import msgspec
 
 from runtime.errors import OperationError, translated
-from runtime.execution.run_logging import about_run
 from runtime.moments import NotAMoment, instant_at, place_at
 from runtime.operations.principal import Permission
 from runtime.operations.requests import Instant, Place, Request
+from runtime.run_logging import about_run
 
 if TYPE_CHECKING:
     from runtime.operations.principal import Principal

@@ -16,7 +16,7 @@ import trio
 
 from eventlog.errors import LogClosed
 from runtime.errors import OperationError
-from runtime.execution.run_logging import about_run
+from runtime.run_logging import about_run
 from runtime.secrets.redaction import Redactor, holds_a_secret
 from runtime.secrets.seals import SealFolder
 from runtime.secrets.secret import SEALED, is_sealed, reference_in

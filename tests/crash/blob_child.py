@@ -17,9 +17,9 @@ from eventlog import RealEnv, SqliteStore, open_log
 from perdure import RunContext, entry, plugin
 from runtime.blobs.blob import Blob, scope_of
 from runtime.blobs.file_depot import FileDepot
-from runtime.blobs.intake import settle
 from runtime.blobs.store import BlobStore
 from runtime.execution.current_run import CurrentRun
+from runtime.execution.intake import settle
 from runtime.execution.limits import HostLimits
 from runtime.lists.directory import Directory
 from runtime.node import open_node

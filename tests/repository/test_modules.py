@@ -1,6 +1,6 @@
 import re
 
-from runtime.execution.run_logging import OURS
+from runtime.run_logging import OURS
 from tests.repository.tree import PACKAGES, ROOT, name, python_files
 
 MOST_LINES = 400  # the aim is about 300

@@ -14,16 +14,16 @@ from trio.testing import MockClock
 from actors.run.events import LogBatch, RunCreated
 from actors.run.views import log_line
 from eventlog.errors import StoreFailed
-from runtime.execution.run_logging import (
+from runtime.operations.principal import LOCAL
+from runtime.operations.requests import GetRun
+from runtime.plugins.contract import RunContext
+from runtime.run_logging import (
     LoggedRun,
     about_run,
     logging_of_runs,
     run_of_stream,
     work_for,
 )
-from runtime.operations.principal import LOCAL
-from runtime.operations.requests import GetRun
-from runtime.plugins.contract import RunContext
 from runtime.secrets.redaction import Redactor
 from tests.runtime.execution.test_current_run import PLUGINS, Scripted, items, ran
 from tests.runtime.service import refused, service
