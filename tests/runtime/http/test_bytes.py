@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from hashlib import sha256
 from typing import Any
 
@@ -66,13 +67,14 @@ async def test_more_than_was_allowed_is_not_even_read(autojump_clock: MockClock)
         opened = await asking.post(f"/runs/{run_id}/uploads", {"size_limit": 1000})
         pulled = 0
 
-        async def endless() -> AsyncIterator[bytes]:
+        async def endless() -> AsyncGenerator[bytes, None]:
             nonlocal pulled
             while True:
                 pulled += 1
                 yield bytes(300)
 
-        sent = await asking.http.put(opened.headers["location"], content=endless())
+        async with aclosing(endless()) as body:
+            sent = await asking.http.put(opened.headers["location"], content=body)
         error = error_of(sent, 413)
         assert (error["code"], error["details"]) == ("PAYLOAD_TOO_LARGE", {"limit": 1000})
         assert pulled == 4
