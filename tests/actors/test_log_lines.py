@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 from actors.run.events import LogBatch, LogLine
+from actors.run.history import History
 from actors.run.log_lines import BURST, FLOOD, RATE, LogLines
+from actors.run.outbox import Outbox
 
 SECOND = 1_000_000_000
 LINE = "x" * 1024
@@ -80,3 +82,13 @@ def test_what_was_dropped_is_told_at_the_end() -> None:
     assert lines.take(0) is None
     assert lines.take(7, last=True) == LogBatch(lines=(), dropped=2, at=7)
     assert lines.take(8, last=True) is None
+
+
+def test_an_outbox_tells_it_at_its_end() -> None:
+    """Not before, when lines may still come to go with it."""
+    box = Outbox(History(), 0)
+    for _ in range(BURST // len(LINE) + 1):
+        box.log("info", LINE, 0)
+        box.take(0)
+    assert box.take(1) == ()
+    assert box.take(2, last=True) == (LogBatch(lines=(), dropped=1, at=2),)

@@ -29,6 +29,7 @@ from actors.run.views import (
     item_number,
     log_line,
     question_text,
+    question_view,
     record,
 )
 from eventlog.record import Metadata, Record
@@ -298,6 +299,13 @@ def test_an_answer_leaves_another_stage_as_it_is() -> None:
     answered = Answered(question_id="q", answer=1, by="b", at=0)
     *_, answer = records(*HISTORIES[Status.RUNNING], asked, busy, answered)
     assert delta(answer) is None
+
+
+def test_a_question_shows_what_is_asked_and_since_when() -> None:
+    """With the id that its answer names."""
+    asked = QuestionAsked(step="s", question_id="q", question={"text": "which?"}, at=2 * SECOND)
+    shown = {"question_id": "q", "question": {"text": "which?"}, "asked_at": 2.0}
+    assert question_view(asked) == shown
 
 
 def test_a_line_shows_whose_it_is() -> None:
