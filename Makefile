@@ -54,7 +54,7 @@ clean: ## remove .venv, caches and build products (never .perdure, your data)
 # The environments. A stamp is newer than the lock it was made from; a changed lock builds anew.
 # pip runs from outside the environment, so this works where ensurepip is not installed.
 
-$(RUNTIME): requirements.lock
+$(RUNTIME): requirements.lock pyproject.toml
 	@echo "-- creating $(VENV)"
 	@$(PYTHON) -m venv --clear --without-pip $(VENV)
 	@echo "-- installing pinned dependencies"

@@ -8,8 +8,8 @@ from typing import Generic, TypeVar
 
 import trio
 
-from actors.folded import Folded
-from eventlog.append import StreamWrite
+from perdure.actors.folded import Folded
+from perdure.eventlog.append import StreamWrite
 
 State = TypeVar("State")
 Command = TypeVar("Command")

@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from eventlog import cbor
-from eventlog.registry import EventRegistry
+from perdure.eventlog import cbor
+from perdure.eventlog.registry import EventRegistry
 
 CLAIM_EVENTS: Final = EventRegistry()
 SCHEME: Final = "sha256-cbor-1"  # how requests are hashed; stored, so that it can change

@@ -13,10 +13,10 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from eventlog import cbor
-from eventlog.errors import CodecError
-from eventlog.record import FieldValue
-from eventlog.registry import EventRegistry
+from perdure.eventlog import cbor
+from perdure.eventlog.errors import CodecError
+from perdure.eventlog.record import FieldValue
+from perdure.eventlog.registry import EventRegistry
 
 State = TypeVar("State")
 Command = TypeVar("Command")

@@ -12,7 +12,7 @@ NoSuchActor            there is no such stream
 Crashed                our fault: the rules themselves failed
 """
 
-from eventlog.errors import Overloaded
+from perdure.eventlog.errors import Overloaded
 
 
 class Refusal(Exception):

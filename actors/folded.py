@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from eventlog.record import Mark
+from perdure.eventlog.record import Mark
 
 State = TypeVar("State")
 

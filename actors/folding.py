@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from actors.folded import Folded
-from eventlog.errors import CodecError
+from perdure.actors.folded import Folded
+from perdure.eventlog.errors import CodecError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from actors.decider import Decider
-    from eventlog.reading import Page
-    from eventlog.record import Mark, Record
+    from perdure.actors.decider import Decider
+    from perdure.eventlog.reading import Page
+    from perdure.eventlog.record import Mark, Record
 
 State = TypeVar("State")
 Command = TypeVar("Command")

@@ -6,7 +6,7 @@ from typing import ClassVar, Final
 
 from msgspec import Struct
 
-from eventlog.registry import EventRegistry
+from perdure.eventlog.registry import EventRegistry
 
 LINEAGE_EVENTS: Final = EventRegistry()
 

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 import trio
 
-from actors.ask import Ask
-from actors.errors import Crashed, Crowded, NoSuchActor, Refusal
-from actors.folded import Folded
-from actors.folding import Streams, fold_rest, fold_stream
-from eventlog.append import Append, StreamWrite
-from eventlog.errors import (
+from perdure.actors.ask import Ask
+from perdure.actors.errors import Crashed, Crowded, NoSuchActor, Refusal
+from perdure.actors.folded import Folded
+from perdure.actors.folding import Streams, fold_rest, fold_stream
+from perdure.eventlog.append import Append, StreamWrite
+from perdure.eventlog.errors import (
     CodecError,
     Conflict,
     EventLogError,
@@ -34,14 +34,14 @@ from eventlog.errors import (
     LogClosed,
     OutcomeUnknown,
 )
-from eventlog.record import encoded_metadata
+from perdure.eventlog.record import encoded_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from actors.decider import Decider
-    from eventlog.append import Receipt
-    from eventlog.record import NewEvent, Record
+    from perdure.actors.decider import Decider
+    from perdure.eventlog.append import Receipt
+    from perdure.eventlog.record import NewEvent, Record
 
 State = TypeVar("State")
 Command = TypeVar("Command")

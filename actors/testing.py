@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from actors.decider import Decider
-from actors.errors import Refusal
+from perdure.actors.decider import Decider
+from perdure.actors.errors import Refusal
 
 
 @dataclass(frozen=True, slots=True)

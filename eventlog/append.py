@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from eventlog import cbor
-from eventlog.errors import CodecError, InvalidAppend, RecordTooLarge
-from eventlog.record import (
+from perdure.eventlog import cbor
+from perdure.eventlog.errors import CodecError, InvalidAppend, RecordTooLarge
+from perdure.eventlog.record import (
     EVENT_ID_BYTES,
     START,
     Mark,

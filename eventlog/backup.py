@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from eventlog.errors import LogUnsupported
-from eventlog.sqlite.file import sync_directory
-from eventlog.sqlite.lock import WriterLock
-from eventlog.sqlite.store import BACKUP, LOG, SqliteStore
-from eventlog.store import Bounds
+from perdure.eventlog.errors import LogUnsupported
+from perdure.eventlog.sqlite.file import sync_directory
+from perdure.eventlog.sqlite.lock import WriterLock
+from perdure.eventlog.sqlite.store import BACKUP, LOG, SqliteStore
+from perdure.eventlog.store import Bounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from eventlog.env import Env
-    from eventlog.log import EventLog
-    from eventlog.store import Store
+    from perdure.eventlog.env import Env
+    from perdure.eventlog.log import EventLog
+    from perdure.eventlog.store import Store
 
     Progress = Callable[[int, int], None]  # records copied, records in all (roughly)
 

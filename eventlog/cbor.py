@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn
 
 import cbor2
 
-from eventlog.errors import CodecError
+from perdure.eventlog.errors import CodecError
 
 MAX_DEPTH: Final = 32
 _MIN_INT: Final = -(1 << 63)

@@ -9,8 +9,8 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from eventlog.errors import InvalidCursor
-from eventlog.record import Mark
+from perdure.eventlog.errors import InvalidCursor
+from perdure.eventlog.record import Mark
 
 GENERATION_BYTES: Final = 8
 _FORMAT: Final = 1

@@ -16,7 +16,7 @@ from uuid import UUID
 
 import trio
 
-from eventlog import clock
+from perdure.eventlog import clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from eventlog.record import FieldValue, Record
+from perdure.eventlog.record import FieldValue, Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

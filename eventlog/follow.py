@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import trio
 
-from eventlog.env import FaultPoint
-from eventlog.filter import EVERYTHING, Filter
-from eventlog.store import Bounds
+from perdure.eventlog.env import FaultPoint
+from perdure.eventlog.filter import EVERYTHING, Filter
+from perdure.eventlog.store import Bounds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eventlog.env import Env
-    from eventlog.record import Mark, Record
-    from eventlog.store import StoredPage
-    from eventlog.tail import Tail
+    from perdure.eventlog.env import Env
+    from perdure.eventlog.record import Mark, Record
+    from perdure.eventlog.store import StoredPage
+    from perdure.eventlog.tail import Tail
 
 BATCH_RECORDS: Final = 1000
 BATCH_BYTES: Final = 256 << 10

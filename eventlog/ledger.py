@@ -16,15 +16,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, TypeVar
 
-from eventlog.append import Append, StreamWrite
-from eventlog.errors import (
+from perdure.eventlog.append import Append, StreamWrite
+from perdure.eventlog.errors import (
     EventLogError,
     InvalidAppend,
     ScopeMoved,
     StreamSealed,
     WrongExpectedVersion,
 )
-from eventlog.record import Record
+from perdure.eventlog.record import Record
 
 CAPACITY: Final = 65_536
 Cached = TypeVar("Cached")

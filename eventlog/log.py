@@ -16,25 +16,25 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
 
-from eventlog.cursor import check_of
-from eventlog.env import FaultPoint
-from eventlog.errors import LogClosed, Unavailable
-from eventlog.filter import EVERYTHING, Filter
-from eventlog.follow import Follow, FollowLimits
-from eventlog.reading import Page, Reading, matching
-from eventlog.record import START, Mark
-from eventlog.snapshots import MemorySnapshots, Snapshot, Snapshots
-from eventlog.store import PAGE_RECORDS, Bounds, StoredPage
-from eventlog.tail import Tail, TailLimits
-from eventlog.writer import Writer, WriterLimits
+from perdure.eventlog.cursor import check_of
+from perdure.eventlog.env import FaultPoint
+from perdure.eventlog.errors import LogClosed, Unavailable
+from perdure.eventlog.filter import EVERYTHING, Filter
+from perdure.eventlog.follow import Follow, FollowLimits
+from perdure.eventlog.reading import Page, Reading, matching
+from perdure.eventlog.record import START, Mark
+from perdure.eventlog.snapshots import MemorySnapshots, Snapshot, Snapshots
+from perdure.eventlog.store import PAGE_RECORDS, Bounds, StoredPage
+from perdure.eventlog.tail import Tail, TailLimits
+from perdure.eventlog.writer import Writer, WriterLimits
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
     from typing import TypeVarTuple, Unpack
 
-    from eventlog.append import Append, Receipt
-    from eventlog.env import Env
-    from eventlog.store import Store
+    from perdure.eventlog.append import Append, Receipt
+    from perdure.eventlog.env import Env
+    from perdure.eventlog.store import Store
 
     Arguments = TypeVarTuple("Arguments")
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 from eventsourcing.persistence import IntegrityError, Notification, StoredEvent
 from eventsourcing.popo import POPOApplicationRecorder
 
-from eventlog.errors import StoreConflict
-from eventlog.ledger import NO_STREAM, StreamState
-from eventlog.record import START, Mark, Record, foreign_record
-from eventlog.store import Bounds, StoredPage
+from perdure.eventlog.errors import StoreConflict
+from perdure.eventlog.ledger import NO_STREAM, StreamState
+from perdure.eventlog.record import START, Mark, Record, foreign_record
+from perdure.eventlog.store import Bounds, StoredPage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ _COMMIT_TIME: Final = attrgetter("commit_time")
 
 
 class MemoryStore(POPOApplicationRecorder):
-    """Records in lists. See ``eventlog.store.Store`` for the methods' promises."""
+    """Records in lists. See ``perdure.eventlog.store.Store`` for the methods' promises."""
 
     needs_upkeep: Final = False
 

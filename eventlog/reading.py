@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from eventlog.cursor import Cursor, check_of, format_cursor, parse_cursor
-from eventlog.errors import InvalidCursor
-from eventlog.record import START, Mark, Record
-from eventlog.store import PAGE_RECORDS, Bounds, StoredPage
+from perdure.eventlog.cursor import Cursor, check_of, format_cursor, parse_cursor
+from perdure.eventlog.errors import InvalidCursor
+from perdure.eventlog.record import START, Mark, Record
+from perdure.eventlog.store import PAGE_RECORDS, Bounds, StoredPage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eventlog.snapshots import Snapshots
-    from eventlog.store import Store
+    from perdure.eventlog.snapshots import Snapshots
+    from perdure.eventlog.store import Store
 
 
 class Page(NamedTuple):

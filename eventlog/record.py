@@ -11,8 +11,8 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
 
-from eventlog import cbor
-from eventlog.errors import CodecError
+from perdure.eventlog import cbor
+from perdure.eventlog.errors import CodecError
 
 EVENT_ID_BYTES = 16
 

@@ -27,9 +27,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from eventlog import cbor
-from eventlog.errors import CodecError, UnknownEvent
-from eventlog.record import NO_METADATA, Metadata, NewEvent, Record
+from perdure.eventlog import cbor
+from perdure.eventlog.errors import CodecError, UnknownEvent
+from perdure.eventlog.record import NO_METADATA, Metadata, NewEvent, Record
 
 Event = Any  # a registered event class's instance; what they share is not a base class
 Stored = dict[str, Any]

@@ -17,13 +17,13 @@ import trio
 import trio.testing
 from trio._core import _run as _trio_scheduler
 
-from eventlog.env import FaultPoint, IdMint
+from perdure.eventlog.env import FaultPoint, IdMint
 
 if TYPE_CHECKING:
     from typing import TypeVarTuple, Unpack
     from uuid import UUID
 
-    from eventlog.env import Process
+    from perdure.eventlog.env import Process
 
     Arguments = TypeVarTuple("Arguments")
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Protocol
 
-from eventlog.private import make_private
+from perdure.eventlog.private import make_private
 
 if TYPE_CHECKING:
     from pathlib import Path

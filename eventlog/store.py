@@ -1,14 +1,14 @@
 """The port to a database of events: what the log asks of a store.
 
 A store is synchronous and knows nothing of tasks; the log calls it from worker threads, ``commit``
-from one thread at a time. ``eventlog.testing.StoreContract`` says the same as tests.
+from one thread at a time. ``perdure.eventlog.testing.StoreContract`` says the same as tests.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from eventlog.ledger import Lookup
-from eventlog.record import Mark, Record
+from perdure.eventlog.ledger import Lookup
+from perdure.eventlog.record import Mark, Record
 
 PAGE_RECORDS = 1000  # a read transaction never lasts longer than this, so checkpoints never starve
 PAGE_BYTES = 1 << 20

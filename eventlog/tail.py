@@ -13,7 +13,7 @@ from typing import Final
 
 import trio
 
-from eventlog.record import Mark, Record
+from perdure.eventlog.record import Mark, Record
 
 _POSITION: Final = attrgetter("position")
 

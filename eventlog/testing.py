@@ -15,17 +15,17 @@ from abc import abstractmethod
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from eventlog import cbor
-from eventlog.env import IdMint
-from eventlog.errors import StoreConflict
-from eventlog.record import START, Mark, Metadata, NewEvent, Record
-from eventlog.store import Bounds
+from perdure.eventlog import cbor
+from perdure.eventlog.env import IdMint
+from perdure.eventlog.errors import StoreConflict
+from perdure.eventlog.record import START, Mark, Metadata, NewEvent, Record
+from perdure.eventlog.store import Bounds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from uuid import UUID
 
-    from eventlog.store import Store
+    from perdure.eventlog.store import Store
 
 EXAMPLE_TIME = 1_767_225_600_000_000_000  # 2026-01-01 UTC
 

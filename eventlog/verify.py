@@ -9,18 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from eventlog import cbor
-from eventlog.errors import CodecError, StoreFailed
-from eventlog.record import EVENT_ID_BYTES, Record, check_metadata
-from eventlog.store import PAGE_RECORDS, Bounds
+from perdure.eventlog import cbor
+from perdure.eventlog.errors import CodecError, StoreFailed
+from perdure.eventlog.record import EVENT_ID_BYTES, Record, check_metadata
+from perdure.eventlog.store import PAGE_RECORDS, Bounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import TypeVarTuple, Unpack
 
-    from eventlog.record import Mark
-    from eventlog.registry import EventRegistry
-    from eventlog.store import Store
+    from perdure.eventlog.record import Mark
+    from perdure.eventlog.registry import EventRegistry
+    from perdure.eventlog.store import Store
 
     Arguments = TypeVarTuple("Arguments")
 

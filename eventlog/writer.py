@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import outcome
 import trio
 
-from eventlog.append import Append, Receipt
-from eventlog.env import FaultPoint
-from eventlog.errors import (
+from perdure.eventlog.append import Append, Receipt
+from perdure.eventlog.env import FaultPoint
+from perdure.eventlog.errors import (
     DiskFull,
     EventLogError,
     LogClosed,
@@ -32,13 +32,13 @@ from eventlog.errors import (
     StoreUnreadable,
     Unavailable,
 )
-from eventlog.ledger import Admitted, Ledger, Refused, Repeated, Verdict
-from eventlog.record import Mark
+from perdure.eventlog.ledger import Admitted, Ledger, Refused, Repeated, Verdict
+from perdure.eventlog.record import Mark
 
 if TYPE_CHECKING:
-    from eventlog.env import Env
-    from eventlog.store import Store
-    from eventlog.tail import Tail
+    from perdure.eventlog.env import Env
+    from perdure.eventlog.store import Store
+    from perdure.eventlog.tail import Tail
 
 ANSWERS_AT_ONCE: Final = 16  # a few milliseconds of work for those who are answered
 _FIRST_PAUSE: Final = 0.05

@@ -1,21 +1,47 @@
-"""The one import of plugin authors and clients; knows nothing that is not promised to them."""
+"""The one import of plugin authors and clients; knows nothing that is not promised to them.
 
-from runtime.plugins.contract import FailedStep as FailedStep
-from runtime.plugins.contract import PluginError as PluginError
-from runtime.plugins.contract import Retry as Retry
-from runtime.plugins.contract import RunCancelled as RunCancelled
-from runtime.plugins.contract import RunContext as RunContext
-from runtime.plugins.contract import StepError as StepError
-from runtime.plugins.contract import SyncRunContext as SyncRunContext
-from runtime.plugins.plugin import DeclarationError as DeclarationError
-from runtime.plugins.plugin import entry as entry
-from runtime.plugins.plugin import plugin as plugin
-from runtime.secrets.secret import Secret as Secret
+Names are imported when first used: ``perdure.eventlog`` must not load ``perdure.runtime``.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from perdure.runtime.plugins.contract import FailedStep as FailedStep
+    from perdure.runtime.plugins.contract import PluginError as PluginError
+    from perdure.runtime.plugins.contract import Retry as Retry
+    from perdure.runtime.plugins.contract import RunCancelled as RunCancelled
+    from perdure.runtime.plugins.contract import RunContext as RunContext
+    from perdure.runtime.plugins.contract import StepError as StepError
+    from perdure.runtime.plugins.contract import SyncRunContext as SyncRunContext
+    from perdure.runtime.plugins.plugin import DeclarationError as DeclarationError
+    from perdure.runtime.plugins.plugin import entry as entry
+    from perdure.runtime.plugins.plugin import plugin as plugin
+    from perdure.runtime.secrets.secret import Secret as Secret
+
+_HOMES = {
+    "FailedStep": "perdure.runtime.plugins.contract",
+    "PluginError": "perdure.runtime.plugins.contract",
+    "Retry": "perdure.runtime.plugins.contract",
+    "RunCancelled": "perdure.runtime.plugins.contract",
+    "RunContext": "perdure.runtime.plugins.contract",
+    "StepError": "perdure.runtime.plugins.contract",
+    "SyncRunContext": "perdure.runtime.plugins.contract",
+    "DeclarationError": "perdure.runtime.plugins.plugin",
+    "entry": "perdure.runtime.plugins.plugin",
+    "plugin": "perdure.runtime.plugins.plugin",
+    "Secret": "perdure.runtime.secrets.secret",
+}
 
 
-def __getattr__(name: str) -> str:
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name stands for
     if name == "__version__":
-        from importlib.metadata import version  # noqa: PLC0415  (asked for rarely)
+        return import_module("importlib.metadata").version("perdure")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return found
 
-        return version("perdure")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return [*globals(), *_HOMES]

@@ -1,6 +1,6 @@
 """The process of an entry: ``python -m perdure.child module:Class`` (see runtime.process.kit)."""
 
-from runtime.process.kit import main
+from perdure.runtime.process.kit import main
 
 if __name__ == "__main__":
     main()

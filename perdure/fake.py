@@ -13,7 +13,14 @@ from collections.abc import AsyncIterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from runtime.plugins.contract import ONCE, FailedStep, PluginError, Retry, RunCancelled, RunContext
+from perdure.runtime.plugins.contract import (
+    ONCE,
+    FailedStep,
+    PluginError,
+    Retry,
+    RunCancelled,
+    RunContext,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from actors.run.events import (
+from perdure.actors.run.events import (
     RUN_EVENTS,
     Answered,
     ChildStarted,
@@ -27,32 +27,32 @@ from actors.run.events import (
     SleepBegun,
     StepRecorded,
 )
-from actors.run.views import ExportItem, RunRecord
-from eventlog.errors import LogClosed
-from eventlog.filter import Filter
-from eventlog.log import EventLog, open_log
-from eventlog.memory import MemoryStore
-from eventlog.simulation import Dead, SimEnv, simulate
-from eventlog.store import Bounds
-from runtime.blobs.depot import MemoryDepot
-from runtime.blobs.store import BlobStore
-from runtime.lists.directory import Directory
-from runtime.node import open_node
-from runtime.operations.principal import LOCAL
-from runtime.operations.requests import AnswerRun, CreateRun, ExportRun, GetRun
-from runtime.plugins.plugin import declared
-from runtime.secrets.seals import MemorySeals
-from runtime.secrets.secrets import Secrets
-from runtime.secrets.source import SecretSource, variable_of
-from runtime.secrets.vault import Vault
-from runtime.streams import stream_of
+from perdure.actors.run.views import ExportItem, RunRecord
+from perdure.eventlog.errors import LogClosed
+from perdure.eventlog.filter import Filter
+from perdure.eventlog.log import EventLog, open_log
+from perdure.eventlog.memory import MemoryStore
+from perdure.eventlog.simulation import Dead, SimEnv, simulate
+from perdure.eventlog.store import Bounds
+from perdure.runtime.blobs.depot import MemoryDepot
+from perdure.runtime.blobs.store import BlobStore
+from perdure.runtime.lists.directory import Directory
+from perdure.runtime.node import open_node
+from perdure.runtime.operations.principal import LOCAL
+from perdure.runtime.operations.requests import AnswerRun, CreateRun, ExportRun, GetRun
+from perdure.runtime.plugins.plugin import declared
+from perdure.runtime.secrets.seals import MemorySeals
+from perdure.runtime.secrets.secrets import Secrets
+from perdure.runtime.secrets.source import SecretSource, variable_of
+from perdure.runtime.secrets.vault import Vault
+from perdure.runtime.streams import stream_of
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Sequence
 
-    from eventlog.record import Record
-    from runtime.operations.runs import Runs
+    from perdure.eventlog.record import Record
+    from perdure.runtime.operations.runs import Runs
 
 _STEPS: Final = frozenset(
     event.event_name for event in (StepRecorded, SleepBegun, QuestionAsked, ChildStarted)

@@ -1,8 +1,8 @@
 """Backup and restore of a data directory: the log, and the blobs and sealed secrets it names.
 
-    <target>/log.backup      the log, as ``eventlog.backup`` makes it
+    <target>/log.backup      the log, as ``perdure.eventlog.backup`` makes it
     <target>/scopes/...      blobs, as a data directory has them
-    <target>/sealed/...      sealed secrets, with their key (``runtime.secrets.backup``)
+    <target>/sealed/...      sealed secrets, with their key (``perdure.runtime.secrets.backup``)
 
 The log is copied first, and what it names is never collected: so the blobs that a backup needs are
 there when it comes to them. A backup appears under its name complete and synced, or not at all.
@@ -24,27 +24,27 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from eventlog.backup import back_up as back_up_log
-from eventlog.backup import restore as restore_log
-from eventlog.errors import LogUnsupported
-from eventlog.log import EventLog
-from eventlog.sqlite.file import sync_directory
-from eventlog.sqlite.store import BACKUP, SqliteStore
-from eventlog.verify import MAX_PROBLEMS
-from runtime.blobs.file_depot import DRAFTS, SCOPES, FileDepot
-from runtime.blobs.references import References, catch_up
-from runtime.blobs.store import CHUNK
-from runtime.datadir import LOG_BACKUP
-from runtime.secrets.backup import SealReport, SealsToBackUp, SealsToRestore
+from perdure.eventlog.backup import back_up as back_up_log
+from perdure.eventlog.backup import restore as restore_log
+from perdure.eventlog.errors import LogUnsupported
+from perdure.eventlog.log import EventLog
+from perdure.eventlog.sqlite.file import sync_directory
+from perdure.eventlog.sqlite.store import BACKUP, SqliteStore
+from perdure.eventlog.verify import MAX_PROBLEMS
+from perdure.runtime.blobs.file_depot import DRAFTS, SCOPES, FileDepot
+from perdure.runtime.blobs.references import References, catch_up
+from perdure.runtime.blobs.store import CHUNK
+from perdure.runtime.datadir import LOG_BACKUP
+from perdure.runtime.secrets.backup import SealReport, SealsToBackUp, SealsToRestore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from eventlog.env import Env
-    from runtime.blobs.blob import Blob
-    from runtime.blobs.depot import Depot
-    from runtime.secrets.seals import SealFolder
+    from perdure.eventlog.env import Env
+    from perdure.runtime.blobs.blob import Blob
+    from perdure.runtime.blobs.depot import Depot
+    from perdure.runtime.secrets.seals import SealFolder
 
 UNFINISHED: Final = ".part"  # how the name of a backup ends until it is complete
 _THREADS: Final = 1

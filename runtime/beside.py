@@ -12,26 +12,26 @@ from __future__ import annotations
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from eventlog.reading import Page, Reading
-from eventlog.snapshots import SnapshotFile
-from eventlog.sqlite import SqliteStore
-from eventlog.store import PAGE_RECORDS
-from runtime.errors import OperationError
-from runtime.lists.overlay import read_directory
-from runtime.operations.principal import LOCAL, Principal
-from runtime.operations.queries import RunQueries
-from runtime.operations.reader import RunReader
-from runtime.operations.table import Operations
+from perdure.eventlog.reading import Page, Reading
+from perdure.eventlog.snapshots import SnapshotFile
+from perdure.eventlog.sqlite import SqliteStore
+from perdure.eventlog.store import PAGE_RECORDS
+from perdure.runtime.errors import OperationError
+from perdure.runtime.lists.overlay import read_directory
+from perdure.runtime.operations.principal import LOCAL, Principal
+from perdure.runtime.operations.queries import RunQueries
+from perdure.runtime.operations.reader import RunReader
+from perdure.runtime.operations.table import Operations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
     from typing import TypeVarTuple, Unpack
 
-    from eventlog.record import Mark
-    from eventlog.snapshots import Snapshots
-    from eventlog.store import Store
-    from runtime.datadir import DataDir
-    from runtime.lists.directory import Listed, RunFilter, RunTables
+    from perdure.eventlog.record import Mark
+    from perdure.eventlog.snapshots import Snapshots
+    from perdure.eventlog.store import Store
+    from perdure.runtime.datadir import DataDir
+    from perdure.runtime.lists.directory import Listed, RunFilter, RunTables
 
     Arguments = TypeVarTuple("Arguments")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from runtime.settings import Settings
+    from perdure.runtime.settings import Settings
 
 LOG_BACKUP: Final = "log.backup"  # what the log is called in a backup
 

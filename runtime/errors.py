@@ -6,8 +6,15 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple, TypedDict
 
-from actors.errors import AnsweredOtherwise, Invalid, NoSuchActor, NoSuchQuestion, NotNow, TooLarge
-from eventlog.errors import (
+from perdure.actors.errors import (
+    AnsweredOtherwise,
+    Invalid,
+    NoSuchActor,
+    NoSuchQuestion,
+    NotNow,
+    TooLarge,
+)
+from perdure.eventlog.errors import (
     CodecError,
     Conflict,
     DiskFull,

@@ -9,27 +9,27 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
-from eventlog.env import RealEnv
-from eventlog.log import open_log
-from eventlog.snapshots import SnapshotFile
-from eventlog.sqlite import SqliteStore
-from runtime.blobs.file_depot import FileDepot
-from runtime.blobs.references import References
-from runtime.blobs.store import BlobLimits, BlobStore
-from runtime.datadir import DataDir
-from runtime.execution.limits import HostLimits
-from runtime.execution.watchdog import Watchdog
-from runtime.lists.directory import Directory
-from runtime.node import open_node
-from runtime.plugins.reloader import Reloader
-from runtime.secrets.secrets import open_secrets
+from perdure.eventlog.env import RealEnv
+from perdure.eventlog.log import open_log
+from perdure.eventlog.snapshots import SnapshotFile
+from perdure.eventlog.sqlite import SqliteStore
+from perdure.runtime.blobs.file_depot import FileDepot
+from perdure.runtime.blobs.references import References
+from perdure.runtime.blobs.store import BlobLimits, BlobStore
+from perdure.runtime.datadir import DataDir
+from perdure.runtime.execution.limits import HostLimits
+from perdure.runtime.execution.watchdog import Watchdog
+from perdure.runtime.lists.directory import Directory
+from perdure.runtime.node import open_node
+from perdure.runtime.plugins.reloader import Reloader
+from perdure.runtime.secrets.secrets import open_secrets
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection
 
-    from runtime.node import Node
-    from runtime.plugins.loading import Loaded
-    from runtime.settings import Settings
+    from perdure.runtime.node import Node
+    from perdure.runtime.plugins.loading import Loaded
+    from perdure.runtime.settings import Settings
 
 _NANOSECONDS: Final = 1_000_000_000
 

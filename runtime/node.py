@@ -16,37 +16,37 @@ from typing import TYPE_CHECKING, Final
 import trio
 from outcome import Error, Value
 
-from eventlog.log import open_log
-from eventlog.memory import MemoryStore
-from runtime.blobs.references import References
-from runtime.channels import Channels
-from runtime.errors import OperationError
-from runtime.execution.host import Host
-from runtime.execution.recovery import drop_old_seals, recover, take_up
-from runtime.lists.catalogue import Catalogue
-from runtime.lists.directory import Directory
-from runtime.operations.blobs import Blobs
-from runtime.operations.bulk import RATE, Bulk
-from runtime.operations.claims import CLAIM_WINDOW
-from runtime.operations.plugins import Plugins
-from runtime.operations.runs import Runs
-from runtime.operations.table import Operations, operations_of
-from runtime.operations.trigger import Trigger
+from perdure.eventlog.log import open_log
+from perdure.eventlog.memory import MemoryStore
+from perdure.runtime.blobs.references import References
+from perdure.runtime.channels import Channels
+from perdure.runtime.errors import OperationError
+from perdure.runtime.execution.host import Host
+from perdure.runtime.execution.recovery import drop_old_seals, recover, take_up
+from perdure.runtime.lists.catalogue import Catalogue
+from perdure.runtime.lists.directory import Directory
+from perdure.runtime.operations.blobs import Blobs
+from perdure.runtime.operations.bulk import RATE, Bulk
+from perdure.runtime.operations.claims import CLAIM_WINDOW
+from perdure.runtime.operations.plugins import Plugins
+from perdure.runtime.operations.runs import Runs
+from perdure.runtime.operations.table import Operations, operations_of
+from perdure.runtime.operations.trigger import Trigger
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping
 
     from outcome import Outcome
 
-    from eventlog.log import EventLog
-    from runtime.blobs.store import BlobStore
-    from runtime.execution.limits import HostLimits
-    from runtime.operations.answers import RunAnswer
-    from runtime.operations.principal import Principal
-    from runtime.operations.requests import CreateRun
-    from runtime.plugins.plugin import Plugin
-    from runtime.secrets.secrets import Secrets
-    from runtime.settings import TriggerMode
+    from perdure.eventlog.log import EventLog
+    from perdure.runtime.blobs.store import BlobStore
+    from perdure.runtime.execution.limits import HostLimits
+    from perdure.runtime.operations.answers import RunAnswer
+    from perdure.runtime.operations.principal import Principal
+    from perdure.runtime.operations.requests import CreateRun
+    from perdure.runtime.plugins.plugin import Plugin
+    from perdure.runtime.secrets.secrets import Secrets
+    from perdure.runtime.settings import TriggerMode
 
 OPERATIONS = operations_of(Runs, Bulk, Plugins, Channels, Blobs, Trigger)
 

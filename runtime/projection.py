@@ -12,16 +12,16 @@ from contextlib import contextmanager
 from threading import RLock
 from typing import TYPE_CHECKING, Final
 
-from eventlog.cursor import check_of
-from eventlog.private import make_private
-from eventlog.record import START
+from perdure.eventlog.cursor import check_of
+from perdure.eventlog.private import make_private
+from perdure.eventlog.record import START
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from eventlog.record import Mark
-    from eventlog.store import Store
+    from perdure.eventlog.record import Mark
+    from perdure.eventlog.store import Store
 
 _PLACE: Final = "CREATE TABLE place (generation TEXT, position INTEGER, event_check BLOB)"
 _PRIMARY_CODE: Final = 0xFF  # SQLite's extended codes hold the primary one in their last byte

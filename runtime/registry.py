@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import trio
 
-from actors.errors import NoSuchActor
-from actors.mailbox import Actor
-from eventlog.errors import LogClosed, Overloaded
-from runtime.run_logging import about_run, run_of_stream
+from perdure.actors.errors import NoSuchActor
+from perdure.actors.mailbox import Actor
+from perdure.eventlog.errors import LogClosed, Overloaded
+from perdure.runtime.run_logging import about_run, run_of_stream
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from actors.decider import Decider
-    from actors.folded import Folded
-    from eventlog.append import StreamWrite
-    from eventlog.env import Env
-    from eventlog.log import EventLog
+    from perdure.actors.decider import Decider
+    from perdure.actors.folded import Folded
+    from perdure.eventlog.append import StreamWrite
+    from perdure.eventlog.env import Env
+    from perdure.eventlog.log import EventLog
 
 State = TypeVar("State")
 Command = TypeVar("Command")

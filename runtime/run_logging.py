@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from runtime.secrets.redaction import Redactor
+from perdure.runtime.secrets.redaction import Redactor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

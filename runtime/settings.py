@@ -204,7 +204,7 @@ def _from_variables(variables: Mapping[str, str]) -> Iterable[tuple[str, Any, st
 
 def _is_of_a_process(variable: str) -> bool:
     """Tell what the process of an entry has in its environment, and what it starts inherits."""
-    from runtime.process.messages import VARIABLES  # noqa: PLC0415 - rarely asked for
+    from perdure.runtime.process.messages import VARIABLES  # noqa: PLC0415 - rarely asked for
 
     return variable in VARIABLES
 

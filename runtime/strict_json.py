@@ -1,4 +1,4 @@
-"""JSON at the door, as strict as the CBOR of the log (``eventlog.cbor``), on every surface.
+"""JSON at the door, as strict as the CBOR of the log (``perdure.eventlog.cbor``), on every surface.
 
 What one surface takes, all take: numbers that fit, text without NUL or lone surrogates, distinct
 keys, nesting to 32, nothing after the value. What is refused is a CodecError that says why.
@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import msgspec
 
-from eventlog import cbor
-from eventlog.errors import CodecError
+from perdure.eventlog import cbor
+from perdure.eventlog.errors import CodecError
 
 MAX_JSON: Final = 1 << 20  # bytes, unless a setting says otherwise; a record holds as many
 JSON: Final = "application/json"

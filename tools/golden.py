@@ -12,16 +12,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from actors.run.core import RUN
-from actors.run.views import record
-from eventlog.append import Append, StreamWrite
-from eventlog.log import EventLog, open_log
-from eventlog.record import Metadata, NewEvent, Record
-from eventlog.registry import EventRegistry
-from eventlog.simulation import SimEnv, simulate
-from eventlog.sqlite import SqliteStore
-from eventlog.sqlite.schema import SCHEMA_VERSION
-from eventlog.store import Bounds
+from perdure.actors.run.core import RUN
+from perdure.actors.run.views import record
+from perdure.eventlog.append import Append, StreamWrite
+from perdure.eventlog.log import EventLog, open_log
+from perdure.eventlog.record import Metadata, NewEvent, Record
+from perdure.eventlog.registry import EventRegistry
+from perdure.eventlog.simulation import SimEnv, simulate
+from perdure.eventlog.sqlite import SqliteStore
+from perdure.eventlog.sqlite.schema import SCHEMA_VERSION
+from perdure.eventlog.store import Bounds
 from tests.golden.events import EVENTS, EXAMPLES
 from tests.golden.runs import BESIDE, HISTORY, REGISTRIES
 

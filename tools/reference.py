@@ -15,15 +15,15 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, 
 
 import msgspec
 
-from actors.claim import CLAIM_EVENTS
-from actors.lineage import LINEAGE_EVENTS
-from actors.run.events import RUN_EVENTS
-from runtime.errors import ERRORS
-from runtime.execution.limits import HostLimits
-from runtime.node import OPERATIONS
-from runtime.operations.answers import EVENT_TYPES
-from runtime.operations.table import COMMON_ERRORS, Operation
-from runtime.websocket.asyncapi import document
+from perdure.actors.claim import CLAIM_EVENTS
+from perdure.actors.lineage import LINEAGE_EVENTS
+from perdure.actors.run.events import RUN_EVENTS
+from perdure.runtime.errors import ERRORS
+from perdure.runtime.execution.limits import HostLimits
+from perdure.runtime.node import OPERATIONS
+from perdure.runtime.operations.answers import EVENT_TYPES
+from perdure.runtime.operations.table import COMMON_ERRORS, Operation
+from perdure.runtime.websocket.asyncapi import document
 
 DOCS: Final = Path(__file__).parent.parent / "docs"
 _MADE: Final = "Made from the code by `python -m tools.reference`; do not edit.\n"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from actors.run.events import Output, RunError
-from actors.run.status import CancelIntent, CancelMode, Outcome
+from perdure.actors.run.events import Output, RunError
+from perdure.actors.run.status import CancelIntent, CancelMode, Outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

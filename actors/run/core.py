@@ -14,9 +14,9 @@ from typing import Any, Final, assert_never
 import msgspec
 from msgspec.structs import replace
 
-from actors.decider import Decider
-from actors.errors import AnsweredOtherwise, Fenced, Invalid, NoSuchQuestion, NotNow
-from actors.run.commands import (
+from perdure.actors.decider import Decider
+from perdure.actors.errors import AnsweredOtherwise, Fenced, Invalid, NoSuchQuestion, NotNow
+from perdure.actors.run.commands import (
     Activate,
     Answer,
     Deactivate,
@@ -26,7 +26,7 @@ from actors.run.commands import (
     RequestCancel,
     RunCommand,
 )
-from actors.run.events import (
+from perdure.actors.run.events import (
     RUN_EVENTS,
     Activated,
     Answered,
@@ -49,9 +49,9 @@ from actors.run.events import (
     StepFailed,
     StepRecorded,
 )
-from actors.run.output import check_output
-from actors.run.status import CancelIntent, CancelMode, Outcome, Status
-from eventlog.record import FieldValue
+from perdure.actors.run.output import check_output
+from perdure.actors.run.status import CancelIntent, CancelMode, Outcome, Status
+from perdure.eventlog.record import FieldValue
 
 FOLD: Final = "run-1"  # the version of this fold; snapshots of another are not used
 MAX_IDLE_ACTIVATIONS: Final = 3

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Final
 
 from msgspec import Struct
 
-from actors.run.status import CancelIntent, CancelMode, Outcome
-from eventlog.registry import EventRegistry
+from perdure.actors.run.status import CancelIntent, CancelMode, Outcome
+from perdure.eventlog.registry import EventRegistry
 
 RUN_EVENTS: Final = EventRegistry()
 

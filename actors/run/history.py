@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
-from actors.run.events import (
+from perdure.actors.run.events import (
     Answered,
     ChildStarted,
     ExportAppended,
@@ -20,10 +20,10 @@ from actors.run.events import (
     StepFailed,
     StepRecorded,
 )
-from eventlog import cbor
+from perdure.eventlog import cbor
 
 if TYPE_CHECKING:
-    from actors.run.events import RunEvent
+    from perdure.actors.run.events import RunEvent
 
 NOT_RECORDED: Final = object()
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from actors.run.events import LogBatch, LogLine
-from actors.run.output import readable
+from perdure.actors.run.events import LogBatch, LogLine
+from perdure.actors.run.output import readable
 
 MAX_LINES: Final = 200  # that wait; more in one flush are dropped and counted
 MAX_LINE: Final = 2000  # characters of a line

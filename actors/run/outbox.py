@@ -10,20 +10,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from actors.errors import Invalid
-from actors.run.events import (
+from perdure.actors.errors import Invalid
+from perdure.actors.run.events import (
     ExportAppended,
     ProgressReported,
     ResultMarked,
     StageChanged,
 )
-from actors.run.history import History, fingerprint
-from actors.run.log_lines import LogLines
-from actors.run.output import check_output, check_progress, checked_size, readable
-from eventlog.errors import CodecError
+from perdure.actors.run.history import History, fingerprint
+from perdure.actors.run.log_lines import LogLines
+from perdure.actors.run.output import check_output, check_progress, checked_size, readable
+from perdure.eventlog.errors import CodecError
 
 if TYPE_CHECKING:
-    from actors.run.events import Output
+    from perdure.actors.run.events import Output
 
 WINDOW: Final = 100_000_000  # nanoseconds between two reports of one run, at least
 PROGRESS_ITEMS: Final = 500_000_000  # nanoseconds between two exports of progress, if wanted

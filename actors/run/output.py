@@ -6,8 +6,8 @@ from base64 import b64decode
 from math import isfinite
 from typing import Final
 
-from actors.errors import Invalid, TooLarge
-from actors.run.events import (
+from perdure.actors.errors import Invalid, TooLarge
+from perdure.actors.run.events import (
     RUN_EVENTS,
     ExportAppended,
     Output,
@@ -15,7 +15,7 @@ from actors.run.events import (
     ResultMarked,
     StageChanged,
 )
-from eventlog.errors import CodecError
+from perdure.eventlog.errors import CodecError
 
 # Each type of export with the field that carries its content.
 EXPORT_FIELDS: Final = {

@@ -9,18 +9,18 @@ from __future__ import annotations
 from base64 import b64encode
 from typing import TYPE_CHECKING, Any, Final, Literal, NotRequired, TypedDict, cast
 
-from actors.run.events import (
+from perdure.actors.run.events import (
     RUN_EVENTS,
     ProgressReported,
     RunCreated,
     StageChanged,
 )
-from actors.run.output import EXPORT_FIELDS
+from perdure.actors.run.output import EXPORT_FIELDS
 
 if TYPE_CHECKING:
-    from actors.run.core import Run
-    from actors.run.events import ExportAppended, LogLine, QuestionAsked, RunError
-    from eventlog.record import Record
+    from perdure.actors.run.core import Run
+    from perdure.actors.run.events import ExportAppended, LogLine, QuestionAsked, RunError
+    from perdure.eventlog.record import Record
 
 _MICROSECOND: Final = 1000
 _LONGEST_NUMBER: Final = 18  # digits of an item's number; no run comes near

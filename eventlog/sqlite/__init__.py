@@ -1,3 +1,3 @@
 """The log in one SQLite file. Knows SQL and files, and nothing of tasks or of what events mean."""
 
-from eventlog.sqlite.store import SqliteStore as SqliteStore
+from perdure.eventlog.sqlite.store import SqliteStore as SqliteStore

@@ -19,7 +19,7 @@ from eventsourcing.sqlite import (
     SQLiteDatastore,
 )
 
-from eventlog.errors import (
+from perdure.eventlog.errors import (
     DiskFull,
     EventLogError,
     LogClosed,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
-from eventlog.errors import LogUnsupported
-from eventlog.sqlite import schema
+from perdure.eventlog.errors import LogUnsupported
+from perdure.eventlog.sqlite import schema
 
 if TYPE_CHECKING:
     from pathlib import Path

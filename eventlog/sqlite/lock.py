@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from eventlog.errors import LogLocked
+from perdure.eventlog.errors import LogLocked
 
 _LOCKS: Final = Path("/proc/locks")
 

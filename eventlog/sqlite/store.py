@@ -10,22 +10,28 @@ from typing import TYPE_CHECKING, Any, Final
 from eventsourcing.persistence import IntegrityError, StoredEvent
 from eventsourcing.sqlite import SQLiteApplicationRecorder, SQLiteCursor
 
-from eventlog.cursor import GENERATION_BYTES
-from eventlog.errors import DiskFull, LogUnsupported, ReadOnlyLog, StoreBusy, StoreFailed
-from eventlog.ledger import NO_STREAM, StreamState
-from eventlog.private import make_private
-from eventlog.record import START, Mark, Record, foreign_record
-from eventlog.sqlite import schema
-from eventlog.sqlite.connection import BUSY_SECONDS, Datastore, classified
-from eventlog.sqlite.file import is_read_only, make_durable, refuse_foreign, sync_directory, wal_of
-from eventlog.sqlite.lock import WriterLock
-from eventlog.store import Bounds, StoredPage
+from perdure.eventlog.cursor import GENERATION_BYTES
+from perdure.eventlog.errors import DiskFull, LogUnsupported, ReadOnlyLog, StoreBusy, StoreFailed
+from perdure.eventlog.ledger import NO_STREAM, StreamState
+from perdure.eventlog.private import make_private
+from perdure.eventlog.record import START, Mark, Record, foreign_record
+from perdure.eventlog.sqlite import schema
+from perdure.eventlog.sqlite.connection import BUSY_SECONDS, Datastore, classified
+from perdure.eventlog.sqlite.file import (
+    is_read_only,
+    make_durable,
+    refuse_foreign,
+    sync_directory,
+    wal_of,
+)
+from perdure.eventlog.sqlite.lock import WriterLock
+from perdure.eventlog.store import Bounds, StoredPage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from eventlog.env import Env
+    from perdure.eventlog.env import Env
 
 LOG: Final = "log"
 BACKUP: Final = "backup"
@@ -39,7 +45,7 @@ _LAST: Final = (1 << 63) - 1
 
 
 class SqliteStore(SQLiteApplicationRecorder):
-    """A log in one SQLite file. See ``eventlog.store.Store`` for the methods' promises."""
+    """A log in one SQLite file. See ``perdure.eventlog.store.Store`` for the methods' promises."""
 
     def __init__(
         self, path: Path, datastore: Datastore, lock: WriterLock | None, *, writable: bool

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from actors.run.core import Run
+    from perdure.actors.run.core import Run
 
 BLOB_URL: Final = "perdure:blob/"  # and the scope, a slash, and the hash
 _SCOPE: Final = r"[0-9a-z][0-9a-z-]{0,63}"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from runtime.blobs.blob import Blob
+    from perdure.runtime.blobs.blob import Blob
 
     Buffer = bytes | bytearray | memoryview
 

@@ -16,15 +16,15 @@ from contextlib import suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
-from eventlog.sqlite.file import sync_directory
-from runtime.blobs.blob import Blob, blob_at, is_scope
-from runtime.blobs.depot import Stored
+from perdure.eventlog.sqlite.file import sync_directory
+from perdure.runtime.blobs.blob import Blob, blob_at, is_scope
+from perdure.runtime.blobs.depot import Stored
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from runtime.blobs.depot import Buffer, Content, DraftFile
+    from perdure.runtime.blobs.depot import Buffer, Content, DraftFile
 
 SCOPES: Final = "scopes"
 DRAFTS: Final = ".drafts"  # no scope begins with a dot

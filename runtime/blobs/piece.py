@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from runtime.plugins.contract import PluginError
+from perdure.runtime.plugins.contract import PluginError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable

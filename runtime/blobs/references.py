@@ -10,19 +10,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from actors.run.events import RUN_EVENTS, ExportAppended
-from eventlog.record import START
-from eventlog.store import Bounds
-from runtime.blobs.blob import Blob, blob_at, mentions
-from runtime.projection import ProjectionFile
+from perdure.actors.run.events import RUN_EVENTS, ExportAppended
+from perdure.eventlog.record import START
+from perdure.eventlog.store import Bounds
+from perdure.runtime.blobs.blob import Blob, blob_at, mentions
+from perdure.runtime.projection import ProjectionFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from eventlog.log import EventLog
-    from eventlog.record import Record
-    from eventlog.store import Store
+    from perdure.eventlog.log import EventLog
+    from perdure.eventlog.record import Record
+    from perdure.eventlog.store import Store
 
 FORMAT: Final = 1
 _SCHEMA: Final = (

@@ -24,16 +24,16 @@ from weakref import WeakValueDictionary
 
 import trio
 
-from eventlog.errors import DiskFull
-from runtime.blobs.blob import Blob, is_scope
-from runtime.blobs.depot import MemoryDepot
-from runtime.errors import OperationError
+from perdure.eventlog.errors import DiskFull
+from perdure.runtime.blobs.blob import Blob, is_scope
+from perdure.runtime.blobs.depot import MemoryDepot
+from perdure.runtime.errors import OperationError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 
-    from eventlog.env import Env
-    from runtime.blobs.depot import Content, Depot, DraftFile
+    from perdure.eventlog.env import Env
+    from perdure.runtime.blobs.depot import Content, Depot, DraftFile
 
 Result = TypeVar("Result")
 

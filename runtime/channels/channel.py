@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from actors.run.events import (
+from perdure.actors.run.events import (
     RUN_EVENTS,
     Activated,
     Answered,
@@ -24,18 +24,18 @@ from actors.run.events import (
     RunEnded,
     StageChanged,
 )
-from actors.run.views import delta, export_item
-from eventlog.filter import Filter
-from runtime.channels.raw import ShownRecord
-from runtime.channels.shown import Shown
-from runtime.streams import stream_of
+from perdure.actors.run.views import delta, export_item
+from perdure.eventlog.filter import Filter
+from perdure.runtime.channels.raw import ShownRecord
+from perdure.runtime.channels.shown import Shown
+from perdure.runtime.streams import stream_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from eventlog.record import FieldValue, Record
-    from runtime.operations.principal import Principal
-    from runtime.operations.requests import FollowLog
+    from perdure.eventlog.record import FieldValue, Record
+    from perdure.runtime.operations.principal import Principal
+    from perdure.runtime.operations.requests import FollowLog
 
 _CHANGES: Final = frozenset(
     event.event_name

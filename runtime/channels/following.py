@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
-from runtime.errors import translated
+from perdure.runtime.errors import translated
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from eventlog.filter import Filter
-    from eventlog.follow import Follow
-    from eventlog.record import Mark, Record
-    from runtime.channels.channel import Channel
-    from runtime.channels.listing import Listing
-    from runtime.channels.shown import Shown
+    from perdure.eventlog.filter import Filter
+    from perdure.eventlog.follow import Follow
+    from perdure.eventlog.record import Mark, Record
+    from perdure.runtime.channels.channel import Channel
+    from perdure.runtime.channels.listing import Listing
+    from perdure.runtime.channels.shown import Shown
 
     HasEnded = Callable[[Mark], Awaitable[bool]]
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actors.run.status import OPEN
-from actors.run.views import addition
-from runtime.channels.shown import Shown
-from runtime.lists.directory import RunFilter
+from perdure.actors.run.status import OPEN
+from perdure.actors.run.views import addition
+from perdure.runtime.channels.shown import Shown
+from perdure.runtime.lists.directory import RunFilter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eventlog.record import Mark
-    from runtime.lists.catalogue import Catalogue
-    from runtime.operations.principal import Principal
-    from runtime.operations.reader import RunReader
-    from runtime.operations.requests import FollowLog
+    from perdure.eventlog.record import Mark
+    from perdure.runtime.lists.catalogue import Catalogue
+    from perdure.runtime.operations.principal import Principal
+    from perdure.runtime.operations.reader import RunReader
+    from perdure.runtime.operations.requests import FollowLog
 
 
 class Listing:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final
 
 import cbor2
 
-from eventlog import cbor
-from eventlog.record import EVENT_ID_BYTES
-from runtime.channels.shown import Shown
+from perdure.eventlog import cbor
+from perdure.eventlog.record import EVENT_ID_BYTES
+from perdure.runtime.channels.shown import Shown
 
 if TYPE_CHECKING:
-    from eventlog.record import Mark, Record
-    from runtime.channels.shown import Kind
-    from runtime.operations.answers import LogRecord
+    from perdure.eventlog.record import Mark, Record
+    from perdure.runtime.channels.shown import Kind
+    from perdure.runtime.operations.answers import LogRecord
 
 
 def log_record(record: Record) -> LogRecord:

@@ -7,23 +7,23 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from eventlog.filter import Filter
-from eventlog.follow import FollowLimits
-from runtime.channels.channel import CHANNELS
-from runtime.channels.following import Following
-from runtime.channels.listing import Listing
-from runtime.errors import OperationError
-from runtime.operations.answers import Frame
-from runtime.operations.principal import Permission, Principal
-from runtime.operations.reader import RunReader
-from runtime.operations.requests import FollowLog
-from runtime.operations.table import operation
+from perdure.eventlog.filter import Filter
+from perdure.eventlog.follow import FollowLimits
+from perdure.runtime.channels.channel import CHANNELS
+from perdure.runtime.channels.following import Following
+from perdure.runtime.channels.listing import Listing
+from perdure.runtime.errors import OperationError
+from perdure.runtime.operations.answers import Frame
+from perdure.runtime.operations.principal import Permission, Principal
+from perdure.runtime.operations.reader import RunReader
+from perdure.runtime.operations.requests import FollowLog
+from perdure.runtime.operations.table import operation
 
 if TYPE_CHECKING:
-    from eventlog.record import Mark
-    from runtime.channels.following import HasEnded
-    from runtime.execution.host import Host
-    from runtime.lists.catalogue import Catalogue
+    from perdure.eventlog.record import Mark
+    from perdure.runtime.channels.following import HasEnded
+    from perdure.runtime.execution.host import Host
+    from perdure.runtime.lists.catalogue import Catalogue
 
 BATCH_BYTES: Final = 64 << 10  # of records in a delivery: a stalled follower holds some copies
 

@@ -8,7 +8,7 @@ import cbor2
 import msgspec
 
 if TYPE_CHECKING:
-    from eventlog.record import Mark
+    from perdure.eventlog.record import Mark
 
 Kind = Literal["run", "export", "record"]
 

@@ -3,4 +3,4 @@
 Its modules import what they need when a command runs, so that ``perdure --help`` answers at once.
 """
 
-from runtime.cli.program import main as main
+from perdure.runtime.cli.program import main as main

@@ -1,6 +1,6 @@
-"""`python -m runtime.cli` is `perdure`."""
+"""`python -m perdure.runtime.cli` is `perdure`."""
 
-from runtime.cli import main
+from perdure.runtime.cli import main
 
 if __name__ == "__main__":
     main(prog_name="perdure")

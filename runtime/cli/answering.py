@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 from click.shell_completion import CompletionItem
 
-from runtime.cli.commands import Command, common
-from runtime.cli.invocation import ExitCode, Invocation, Refusal, encoded, pass_invocation
-from runtime.cli.listing import is_held
-from runtime.cli.loaded import loaded_for
-from runtime.cli.parameters import RunName, typed
-from runtime.cli.remote import remote_of
-from runtime.cli.showing import asked_in_words, questions_of, reading, say_questions
+from perdure.runtime.cli.commands import Command, common
+from perdure.runtime.cli.invocation import ExitCode, Invocation, Refusal, encoded, pass_invocation
+from perdure.runtime.cli.listing import is_held
+from perdure.runtime.cli.loaded import loaded_for
+from perdure.runtime.cli.parameters import RunName, typed
+from perdure.runtime.cli.remote import remote_of
+from perdure.runtime.cli.showing import asked_in_words, questions_of, reading, say_questions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from actors.run.views import QuestionView
-    from runtime.operations.answers import RunAnswer
+    from perdure.actors.run.views import QuestionView
+    from perdure.runtime.operations.answers import RunAnswer
 
 
 def _offered(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -118,8 +118,8 @@ async def _answer(
     question_id: str,
     value: Any,  # noqa: ANN401 - any answer
 ) -> RunAnswer:
-    from runtime.local import open_local_node
-    from runtime.operations.principal import LOCAL
+    from perdure.runtime.local import open_local_node
+    from perdure.runtime.operations.principal import LOCAL
 
     loaded = loaded_for(invocation)  # which arguments are secret: an answer may not hold them
     request = {"run_id": run_id, "question_id": question_id, "answer": value}

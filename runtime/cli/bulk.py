@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from runtime.cli.invocation import ExitCode, Invocation, Refusal
-from runtime.cli.parameters import STATUSES
+from perdure.runtime.cli.invocation import ExitCode, Invocation, Refusal
+from perdure.runtime.cli.parameters import STATUSES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from runtime.cli.remote import Remote
-    from runtime.operations.answers import BulkAnswer, BulkRefusal
+    from perdure.runtime.cli.remote import Remote
+    from perdure.runtime.operations.answers import BulkAnswer, BulkRefusal
 
 Declared = TypeVar("Declared", bound="Callable[..., Any]")
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from runtime.cli.invocation import Invocation
+from perdure.runtime.cli.invocation import Invocation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from actors.run.status import ENDED
-from runtime.cli.showing import content
-from runtime.cli.words import clipped, duration, one_line, styled
+from perdure.actors.run.status import ENDED
+from perdure.runtime.cli.showing import content
+from perdure.runtime.cli.words import clipped, duration, one_line, styled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
-    from actors.run.views import ExportItem, RunDelta, RunRecord
-    from runtime.cli.invocation import Invocation
+    from perdure.actors.run.views import ExportItem, RunDelta, RunRecord
+    from perdure.runtime.cli.invocation import Invocation
 
 _BAR: Final = 24  # columns
 _LABEL: Final = 20

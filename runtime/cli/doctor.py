@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from runtime.cli.commands import Command, common
-from runtime.cli.invocation import ExitCode, Invocation, pass_invocation
-from runtime.cli.words import Cell, Column, instant, size, table
+from perdure.runtime.cli.commands import Command, common
+from perdure.runtime.cli.invocation import ExitCode, Invocation, pass_invocation
+from perdure.runtime.cli.words import Cell, Column, instant, size, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from runtime.datadir import DataDir
+    from perdure.runtime.datadir import DataDir
 
 FSYNCS: Final = 16
 _BLOCK: Final = b"perdure " * 512  # a page
@@ -82,10 +82,10 @@ def _versions() -> Iterator[Check]:
 
 
 def _store(data: DataDir) -> Iterator[Check]:
-    from eventlog.errors import EventLogError
-    from eventlog.sqlite import SqliteStore
-    from eventlog.sqlite.lock import holder_of
-    from eventlog.sqlite.schema import SCHEMA_VERSION
+    from perdure.eventlog.errors import EventLogError
+    from perdure.eventlog.sqlite import SqliteStore
+    from perdure.eventlog.sqlite.lock import holder_of
+    from perdure.eventlog.sqlite.schema import SCHEMA_VERSION
 
     yield _directory(data)
     if not data.log.exists():
@@ -158,7 +158,7 @@ def _fsyncs(place: Path) -> Iterator[float]:
     """Measure how long it takes until a page is on disk."""
     import tempfile
 
-    from eventlog import clock
+    from perdure.eventlog import clock
 
     with tempfile.NamedTemporaryFile(dir=place, prefix=".perdure-doctor-") as file:
         for _ in range(FSYNCS):
@@ -170,7 +170,7 @@ def _fsyncs(place: Path) -> Iterator[float]:
 
 
 def _clock(data: DataDir) -> Iterator[Check]:
-    from eventlog import clock
+    from perdure.eventlog import clock
 
     now = clock.wall() / _NANOSECONDS
     told = instant(now)
@@ -186,8 +186,8 @@ def _clock(data: DataDir) -> Iterator[Check]:
 
 def _newest(data: DataDir) -> float:
     """Give the time of the newest record, in epoch seconds."""
-    from eventlog.errors import EventLogError
-    from eventlog.sqlite import SqliteStore
+    from perdure.eventlog.errors import EventLogError
+    from perdure.eventlog.sqlite import SqliteStore
 
     with suppress(EventLogError, OSError):
         store = SqliteStore.open_reader(data.log)
@@ -202,7 +202,7 @@ def _sandbox() -> Iterator[Check]:
     """Say what there is to shut processes in with. Without it they run as anything else does."""
     import shutil
 
-    from runtime.process.sandbox import features
+    from perdure.runtime.process.sandbox import features
 
     remedy = "Process entries still run, less shut in."
     unshare = shutil.which("unshare")

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from runtime.cli.display import display_for
-from runtime.cli.following import follow_run
-from runtime.cli.interrupts import Interrupts, leave_soon
-from runtime.cli.invocation import ExitCode, exit_code_of
-from runtime.cli.keyboard import Keyboard
-from runtime.local import open_local_node
-from runtime.operations.principal import LOCAL
+from perdure.runtime.cli.display import display_for
+from perdure.runtime.cli.following import follow_run
+from perdure.runtime.cli.interrupts import Interrupts, leave_soon
+from perdure.runtime.cli.invocation import ExitCode, exit_code_of
+from perdure.runtime.cli.keyboard import Keyboard
+from perdure.runtime.local import open_local_node
+from perdure.runtime.operations.principal import LOCAL
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from runtime.cli.display import Display
-    from runtime.cli.invocation import Invocation
-    from runtime.node import Node
-    from runtime.operations.answers import RunAnswer
-    from runtime.plugins.loading import Loaded
+    from perdure.runtime.cli.display import Display
+    from perdure.runtime.cli.invocation import Invocation
+    from perdure.runtime.node import Node
+    from perdure.runtime.operations.answers import RunAnswer
+    from perdure.runtime.plugins.loading import Loaded
 
     Begin = Callable[[Node], Awaitable[RunAnswer]]
 

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from actors.run.events import RUN_EVENTS, Answered, ExportAppended, QuestionAsked, RunEnded
-from actors.run.views import delta, export_item
-from eventlog.filter import Filter
-from runtime.streams import stream_of
+from perdure.actors.run.events import RUN_EVENTS, Answered, ExportAppended, QuestionAsked, RunEnded
+from perdure.actors.run.views import delta, export_item
+from perdure.eventlog.filter import Filter
+from perdure.runtime.streams import stream_of
 
 if TYPE_CHECKING:
-    from eventlog.log import EventLog
-    from eventlog.record import Mark, Record
-    from runtime.cli.display import Display
-    from runtime.cli.keyboard import Keyboard
+    from perdure.eventlog.log import EventLog
+    from perdure.eventlog.record import Mark, Record
+    from perdure.runtime.cli.display import Display
+    from perdure.runtime.cli.keyboard import Keyboard
 
 TICK: Final = 0.25  # seconds between two movements of the time that is shown
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import trio
 
-from runtime.cli.invocation import ExitCode
+from perdure.runtime.cli.invocation import ExitCode
 
 if TYPE_CHECKING:
     from types import FrameType

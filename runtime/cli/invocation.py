@@ -15,8 +15,8 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from runtime.datadir import DataDir
-    from runtime.settings import Loaded, Settings
+    from perdure.runtime.datadir import DataDir
+    from perdure.runtime.settings import Loaded, Settings
 
 
 class ExitCode(IntEnum):
@@ -44,7 +44,7 @@ MEANINGS: Final = {
 
 def exit_code_of(status: str) -> ExitCode:
     """Give the exit code for a run's end."""
-    from actors.run.status import Outcome
+    from perdure.actors.run.status import Outcome
 
     return ExitCode[Outcome(status).name]
 
@@ -89,7 +89,7 @@ class Invocation:
     @cached_property
     def loaded(self) -> Loaded:
         """The settings, each with its origin."""
-        from runtime.settings import load_settings
+        from perdure.runtime.settings import load_settings
 
         return load_settings({"data_dir": self.data_dir, **self.flags}, os.environ, Path.cwd())
 
@@ -101,7 +101,7 @@ class Invocation:
     @property
     def place(self) -> DataDir:
         """Where the log is, or whatever there is in its place."""
-        from runtime.datadir import DataDir
+        from perdure.runtime.datadir import DataDir
 
         return DataDir.of(self.settings)
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from runtime.cli.invocation import Refusal
-from runtime.cli.parameters import typed
-from runtime.cli.showing import asked_in_words
-from runtime.errors import OperationError
+from perdure.runtime.cli.invocation import Refusal
+from perdure.runtime.cli.parameters import typed
+from perdure.runtime.cli.showing import asked_in_words
+from perdure.runtime.errors import OperationError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from runtime.cli.display import Display
+    from perdure.runtime.cli.display import Display
 
     Give = Callable[[str, Any], Awaitable[object]]  # a question's id, and the answer to it
 

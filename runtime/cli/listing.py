@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from runtime.cli.commands import Command, common
-from runtime.cli.invocation import ExitCode, Invocation, pass_invocation
-from runtime.cli.parameters import STATUSES, Moment
-from runtime.cli.words import Cell, Column, duration, moment, styled, table, wrapped
+from perdure.runtime.cli.commands import Command, common
+from perdure.runtime.cli.invocation import ExitCode, Invocation, pass_invocation
+from perdure.runtime.cli.parameters import STATUSES, Moment
+from perdure.runtime.cli.words import Cell, Column, duration, moment, styled, table, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from actors.run.views import RunRecord
-    from runtime.operations.answers import EntryView, PluginView, RunPage
+    from perdure.actors.run.views import RunRecord
+    from perdure.runtime.operations.answers import EntryView, PluginView, RunPage
 
 MOST: Final = 500  # runs in a page
 _COLUMNS: Final = (
@@ -90,7 +90,7 @@ def runs(  # noqa: PLR0913 - one for each option
 
 
 def _page(invocation: Invocation, asked: dict[str, Any]) -> RunPage:
-    from runtime.beside import open_beside
+    from perdure.runtime.beside import open_beside
 
     if not invocation.data.log.exists() and asked["after"] is None:
         return {"runs": [], "next_after": None, "cursor": ""}
@@ -122,8 +122,8 @@ def _say_that_there_are_none(invocation: Invocation, *, filtered: bool) -> None:
 
 
 def _show(invocation: Invocation, page: RunPage, *, grouped: bool) -> None:
-    from actors.run.status import OPEN
-    from eventlog import clock
+    from perdure.actors.run.status import OPEN
+    from perdure.eventlog import clock
 
     now = clock.wall() / 1_000_000_000
     if grouped:
@@ -164,7 +164,7 @@ def _group_lines(groups: dict[str, list[RunRecord]], now: float, width: int | No
 
 def is_held(invocation: Invocation) -> bool:
     """Tell whether a process writes the log, as far as that is known."""
-    from eventlog.sqlite.lock import holder_of
+    from perdure.eventlog.sqlite.lock import holder_of
 
     return holder_of(invocation.data.log) is not None
 
@@ -185,7 +185,7 @@ def _row(run: RunRecord, now: float) -> tuple[Cell | str, ...]:
 
 def note(run: RunRecord) -> str:
     """Say the most useful thing about a run in a few words."""
-    from actors.run.status import OPEN
+    from perdure.actors.run.status import OPEN
 
     if run["error"] is not None:
         return f"{run['error']['code']}: {run['error']['message']}"
@@ -204,8 +204,8 @@ def note(run: RunRecord) -> str:
 @pass_invocation
 def plugins(invocation: Invocation) -> None:
     """List what can be run, with its arguments, and what could not be loaded."""
-    from runtime.operations.plugins import plugin_view, problem_view
-    from runtime.plugins.loading import load_plugins
+    from perdure.runtime.operations.plugins import plugin_view, problem_view
+    from perdure.runtime.plugins.loading import load_plugins
 
     loaded = load_plugins(invocation.settings)
     views = [plugin_view(loaded.plugins[plugin_id]) for plugin_id in sorted(loaded.plugins)]
@@ -262,7 +262,7 @@ def config(invocation: Invocation) -> None:
     """
     import msgspec
 
-    from runtime.settings import NAMES, description
+    from perdure.runtime.settings import NAMES, description
 
     loaded = invocation.loaded
     values = msgspec.to_builtins(loaded.settings)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from runtime.cli.invocation import Invocation
-    from runtime.plugins.loading import Loaded
+    from perdure.runtime.cli.invocation import Invocation
+    from perdure.runtime.plugins.loading import Loaded
 
 
 def loaded_for(invocation: Invocation) -> Loaded:
     """Load plugins; say to people which could not be loaded."""
-    from runtime.plugins.loading import load_plugins
+    from perdure.runtime.plugins.loading import load_plugins
 
     loaded = load_plugins(invocation.settings)
     if not invocation.json:

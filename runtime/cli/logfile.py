@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from runtime.cli.commands import Group, common
-from runtime.cli.invocation import ExitCode, Invocation, Refusal, pass_invocation
-from runtime.cli.words import styled
+from perdure.runtime.cli.commands import Group, common
+from perdure.runtime.cli.invocation import ExitCode, Invocation, Refusal, pass_invocation
+from perdure.runtime.cli.words import styled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from eventlog.sqlite import SqliteStore
-    from eventlog.verify import Report
-    from runtime.backup import BackupReport, BlobReport
-    from runtime.secrets.backup import SealReport
+    from perdure.eventlog.sqlite import SqliteStore
+    from perdure.eventlog.verify import Report
+    from perdure.runtime.backup import BackupReport, BlobReport
+    from perdure.runtime.secrets.backup import SealReport
 
 Found = TypeVar("Found")
 _SEALS_REMEDY: Final = (
@@ -53,11 +53,11 @@ def verify(invocation: Invocation) -> None:
     from contextlib import closing
     from functools import partial
 
-    from eventlog.snapshots import MemorySnapshots
-    from eventlog.verify import verify as verify_log
-    from runtime.beside import BesideLog, completed
-    from runtime.secrets.backup import SealReport, verify_seals
-    from runtime.secrets.seals import SealFolder
+    from perdure.eventlog.snapshots import MemorySnapshots
+    from perdure.eventlog.verify import verify as verify_log
+    from perdure.runtime.beside import BesideLog, completed
+    from perdure.runtime.secrets.backup import SealReport, verify_seals
+    from perdure.runtime.secrets.seals import SealFolder
 
     if not invocation.place.is_backup:
         require_log(invocation)
@@ -179,14 +179,14 @@ async def _back_up(
 ) -> tuple[int, BackupReport]:
     from contextlib import closing
 
-    from eventlog.env import RealEnv
-    from eventlog.log import open_log
-    from eventlog.sqlite import SqliteStore
-    from eventlog.sqlite.store import BACKUP
-    from runtime.backup import back_up
-    from runtime.blobs.file_depot import FileDepot
-    from runtime.datadir import LOG_BACKUP
-    from runtime.secrets.seals import SealFolder
+    from perdure.eventlog.env import RealEnv
+    from perdure.eventlog.log import open_log
+    from perdure.eventlog.sqlite import SqliteStore
+    from perdure.eventlog.sqlite.store import BACKUP
+    from perdure.runtime.backup import back_up
+    from perdure.runtime.blobs.file_depot import FileDepot
+    from perdure.runtime.datadir import LOG_BACKUP
+    from perdure.runtime.secrets.seals import SealFolder
 
     path = invocation.data.path
     with closing(SqliteStore.open_reader(invocation.data.log)) as store:
@@ -211,9 +211,9 @@ def restore(invocation: Invocation, src: Path) -> None:
 
     import trio
 
-    from eventlog.sqlite import SqliteStore
-    from eventlog.sqlite.store import BACKUP
-    from runtime.datadir import LOG_BACKUP
+    from perdure.eventlog.sqlite import SqliteStore
+    from perdure.eventlog.sqlite.store import BACKUP
+    from perdure.runtime.datadir import LOG_BACKUP
 
     data = invocation.data
     if data.log.exists():
@@ -244,9 +244,9 @@ def restore(invocation: Invocation, src: Path) -> None:
 
 
 async def _restore(invocation: Invocation, src: Path) -> BackupReport:
-    from eventlog.env import RealEnv
-    from runtime.backup import restore as restore_all
-    from runtime.blobs.file_depot import FileDepot
+    from perdure.eventlog.env import RealEnv
+    from perdure.runtime.backup import restore as restore_all
+    from perdure.runtime.blobs.file_depot import FileDepot
 
     data = invocation.data
     return await restore_all(src, data.log, FileDepot(data.path), env=RealEnv())
@@ -255,10 +255,10 @@ async def _restore(invocation: Invocation, src: Path) -> BackupReport:
 async def _verify_blobs(invocation: Invocation) -> BlobReport:
     from contextlib import closing
 
-    from eventlog.env import RealEnv
-    from eventlog.log import open_log
-    from runtime.backup import verify_blobs
-    from runtime.blobs.file_depot import FileDepot
+    from perdure.eventlog.env import RealEnv
+    from perdure.eventlog.log import open_log
+    from perdure.runtime.backup import verify_blobs
+    from perdure.runtime.blobs.file_depot import FileDepot
 
     with closing(_opened(invocation)) as store:
         async with open_log(RealEnv(), store) as opened:
@@ -267,8 +267,8 @@ async def _verify_blobs(invocation: Invocation) -> BlobReport:
 
 def _opened(invocation: Invocation) -> SqliteStore:
     """Open what is to be verified: the log, or the one in a backup."""
-    from eventlog.sqlite import SqliteStore
-    from eventlog.sqlite.store import BACKUP
+    from perdure.eventlog.sqlite import SqliteStore
+    from perdure.eventlog.sqlite.store import BACKUP
 
     place = invocation.place
     if place.is_backup:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.shell_completion import CompletionItem
 
-from runtime.cli.invocation import Invocation
-from runtime.moments import NotAMoment, place_at, with_local_zone
+from perdure.runtime.cli.invocation import Invocation
+from perdure.runtime.moments import NotAMoment, place_at, with_local_zone
 
 if TYPE_CHECKING:
-    from runtime.plugins.plugin import Entry
+    from perdure.runtime.plugins.plugin import Entry
 
 STATUSES: Final = (
     "queued",
@@ -84,7 +84,7 @@ class RunName(click.ParamType):  # type: ignore[type-arg]  # older clicks have n
     ) -> list[CompletionItem]:
         """Offer the newest runs. Whatever goes wrong, there is nothing to offer."""
         with suppress(Exception):
-            from runtime.beside import open_beside
+            from perdure.runtime.beside import open_beside
 
             invocation = ctx.find_root().ensure_object(Invocation)
             with open_beside(invocation.data) as beside:
@@ -128,7 +128,7 @@ class EntryName(click.ParamType):  # type: ignore[type-arg]  # older clicks have
     ) -> list[CompletionItem]:
         """Offer what is loaded. Whatever goes wrong, there is nothing to offer."""
         with suppress(Exception):
-            from runtime.plugins.loading import load_plugins
+            from perdure.runtime.plugins.loading import load_plugins
 
             invocation = ctx.find_root().ensure_object(Invocation)
             names = [
@@ -170,7 +170,7 @@ def parsed_secrets(words: tuple[str, ...]) -> dict[str, Any]:
 
 def value_of(text: str, schema: dict[str, Any]) -> Any:  # noqa: ANN401 - any JSON value
     """Give what was typed for an argument: a secret one may be a reference."""
-    from runtime.secrets.secret import reference_in
+    from perdure.runtime.secrets.secret import reference_in
 
     value = typed(text)
     if schema.get("writeOnly") and reference_in(value) is not None:

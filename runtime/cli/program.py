@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from runtime.cli import (
+from perdure.runtime.cli import (
     answering,
     doctor,
     listing,
@@ -17,8 +17,8 @@ from runtime.cli import (
     showing,
     watching,
 )
-from runtime.cli.commands import Group, common
-from runtime.cli.invocation import ExitCode, Invocation, Refusal
+from perdure.runtime.cli.commands import Group, common
+from perdure.runtime.cli.invocation import ExitCode, Invocation, Refusal
 
 _CONFLICTS: Final = frozenset({403, 409, 503})  # HTTP's words for: not now, not you
 _INTERNAL: Final = 500
@@ -81,11 +81,11 @@ def _told(error: BaseException, *, json: bool) -> Refusal | None:
 
 
 def _told_from_below(error: BaseException) -> Refusal | None:
-    from eventlog.errors import EventLogError, LogLocked, StoreDamaged
-    from runtime.datadir import NotADataDirectory
-    from runtime.errors import OperationError
-    from runtime.secrets.seals import SecretsUnusable
-    from runtime.settings import SettingsError
+    from perdure.eventlog.errors import EventLogError, LogLocked, StoreDamaged
+    from perdure.runtime.datadir import NotADataDirectory
+    from perdure.runtime.errors import OperationError
+    from perdure.runtime.secrets.seals import SecretsUnusable
+    from perdure.runtime.settings import SettingsError
 
     match error:
         case SettingsError() | SecretsUnusable() | NotADataDirectory():
@@ -124,7 +124,7 @@ def _told_from_below(error: BaseException) -> Refusal | None:
 
 def _of_the_machine(error: BaseException) -> tuple[str, str | None]:
     """Say what a file or the system refuses, and what to do."""
-    from eventlog.errors import LogUnsupported
+    from perdure.eventlog.errors import LogUnsupported
 
     if isinstance(error, OSError) and error.strerror:
         place = f"{error.filename}: " if error.filename else ""

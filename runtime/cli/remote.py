@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlsplit
 
-from runtime.cli.invocation import ExitCode, Refusal
+from perdure.runtime.cli.invocation import ExitCode, Refusal
 
 if TYPE_CHECKING:
     from http.client import HTTPConnection
 
-    from runtime.cli.invocation import Invocation
-    from runtime.operations.answers import RunAnswer
-    from runtime.server.announcement import Announcement
+    from perdure.runtime.cli.invocation import Invocation
+    from perdure.runtime.operations.answers import RunAnswer
+    from perdure.runtime.server.announcement import Announcement
 
 _PATIENCE: Final = 60.0  # seconds that an answer may take
 _REFUSED: Final = 400
@@ -84,7 +84,7 @@ class Remote:
 
 def remote_of(invocation: Invocation) -> Remote | None:
     """Give the server that holds the log, if there is one."""
-    from runtime.server.announcement import find_server
+    from perdure.runtime.server.announcement import find_server
 
     server = find_server(invocation.data)
     return None if server is None else Remote(server)
@@ -97,7 +97,7 @@ def _run_answer(body: dict[str, Any]) -> RunAnswer:
 
 
 def _refused(error: dict[str, Any]) -> Exception:
-    from runtime.errors import ERRORS, OperationError
+    from perdure.runtime.errors import ERRORS, OperationError
 
     code = error["code"] if error["code"] in ERRORS else "INTERNAL"
     return OperationError(code, error["message"], **(error["details"] or {}))

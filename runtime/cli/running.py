@@ -6,23 +6,23 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from runtime.cli.bulk import change_many, check_one_or_many, conditions, stated
-from runtime.cli.commands import Command, common
-from runtime.cli.invocation import ExitCode, Invocation, Refusal, pass_invocation
-from runtime.cli.listing import arguments
-from runtime.cli.loaded import loaded_for
-from runtime.cli.parameters import EntryName, RunName, parsed_args, parsed_secrets
-from runtime.cli.remote import remote_of
-from runtime.cli.showing import reading
+from perdure.runtime.cli.bulk import change_many, check_one_or_many, conditions, stated
+from perdure.runtime.cli.commands import Command, common
+from perdure.runtime.cli.invocation import ExitCode, Invocation, Refusal, pass_invocation
+from perdure.runtime.cli.listing import arguments
+from perdure.runtime.cli.loaded import loaded_for
+from perdure.runtime.cli.parameters import EntryName, RunName, parsed_args, parsed_secrets
+from perdure.runtime.cli.remote import remote_of
+from perdure.runtime.cli.showing import reading
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from runtime.cli.remote import Remote
-    from runtime.node import Node
-    from runtime.operations.answers import RunAnswer
-    from runtime.plugins.loading import Loaded
-    from runtime.plugins.plugin import Plugin
+    from perdure.runtime.cli.remote import Remote
+    from perdure.runtime.node import Node
+    from perdure.runtime.operations.answers import RunAnswer
+    from perdure.runtime.plugins.loading import Loaded
+    from perdure.runtime.plugins.plugin import Plugin
 
     Begin = Callable[[Node], Awaitable[RunAnswer]]
 
@@ -92,11 +92,11 @@ def _checked(
     plugins: Mapping[str, Plugin], plugin_id: str, entry_id: str, args: tuple[str, ...]
 ) -> dict[str, Any]:
     """Give the arguments if the entry takes them; else say what it takes."""
-    from runtime.errors import OperationError
-    from runtime.operations.plugins import entry_view
-    from runtime.plugins.entries import Entries, check_args
-    from runtime.secrets.redaction import Redactor
-    from runtime.secrets.secret import reference_in
+    from perdure.runtime.errors import OperationError
+    from perdure.runtime.operations.plugins import entry_view
+    from perdure.runtime.plugins.entries import Entries, check_args
+    from perdure.runtime.secrets.redaction import Redactor
+    from perdure.runtime.secrets.secret import reference_in
 
     entry = Entries(plugins).find(plugin_id, entry_id)
     checked = parsed_args(args, entry)
@@ -120,8 +120,8 @@ def _checked(
 
 async def _create(node: Node, request: dict[str, Any]) -> RunAnswer:
     """Create a run; one that its key has found, and that nobody is at work on, is taken up."""
-    from runtime.execution.recovery import take_up
-    from runtime.operations.principal import LOCAL
+    from perdure.runtime.execution.recovery import take_up
+    from perdure.runtime.operations.principal import LOCAL
 
     before = await node.host.log.head()
     answer: RunAnswer = await node.operations.call(LOCAL, "runs.create", request)
@@ -166,7 +166,7 @@ def retry(
     steps are not done again. Ctrl-C and exit codes are those of `perdure run`. Instead of one run,
     a server can be asked to run many again.
     """
-    from runtime.plugins.entries import Entries
+    from perdure.runtime.plugins.entries import Entries
 
     where = stated(**options)
     check_one_or_many(run, where)
@@ -191,8 +191,8 @@ def retry(
 
 
 async def _again(node: Node, run_id: str, secrets: dict[str, Any]) -> RunAnswer:
-    from runtime.execution.recovery import take_up
-    from runtime.operations.principal import LOCAL
+    from perdure.runtime.execution.recovery import take_up
+    from perdure.runtime.operations.principal import LOCAL
 
     answer: RunAnswer = await node.operations.call(LOCAL, "runs.get", {"run_id": run_id})
     if answer["run"]["finished_at"] is None:
@@ -250,9 +250,9 @@ def cancel(
 
 
 async def _cancel(invocation: Invocation, run_id: str, reason: str | None) -> Any:  # noqa: ANN401
-    from runtime.local import open_local_node
-    from runtime.operations.principal import LOCAL
-    from runtime.plugins.loading import Loaded
+    from perdure.runtime.local import open_local_node
+    from perdure.runtime.operations.principal import LOCAL
+    from perdure.runtime.plugins.loading import Loaded
 
     async with open_local_node(invocation.settings, Loaded(), only=()) as node:
         await node.operations.call(LOCAL, "runs.cancel", {"run_id": run_id, "reason": reason})
@@ -276,7 +276,7 @@ def _watch(invocation: Invocation, remote: Remote, answer: RunAnswer) -> NoRetur
     """Show how a run goes that a server executes, and leave with the exit code of its outcome."""
     import trio
 
-    from runtime.cli.watching import watch_run
+    from perdure.runtime.cli.watching import watch_run
 
     if not invocation.json:
         invocation.say(f"The server at {remote.server.url} runs it.", err=True)
@@ -288,7 +288,7 @@ def _finish(invocation: Invocation, loaded: Loaded, begin: Begin) -> None:
     """Execute what begins here to its end, and leave with the exit code of its outcome."""
     import trio
 
-    from runtime.cli.execution import execute
+    from perdure.runtime.cli.execution import execute
 
     code: ExitCode = trio.run(execute, invocation, loaded, begin)
     raise click.exceptions.Exit(code)

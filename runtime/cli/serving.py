@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from runtime.cli.commands import Command, common
-from runtime.cli.invocation import ExitCode, Invocation, Refusal, pass_invocation
-from runtime.cli.loaded import loaded_for
-from runtime.cli.words import pairs
+from perdure.runtime.cli.commands import Command, common
+from perdure.runtime.cli.invocation import ExitCode, Invocation, Refusal, pass_invocation
+from perdure.runtime.cli.loaded import loaded_for
+from perdure.runtime.cli.words import pairs
 
 if TYPE_CHECKING:
-    from runtime.server.serving import Serving
+    from perdure.runtime.server.serving import Serving
 
 
 @click.command(
@@ -45,7 +45,7 @@ def serve(
     """
     import trio
 
-    from runtime.server.server_logging import logging_to
+    from perdure.runtime.server.server_logging import logging_to
 
     invocation.flags = {
         "host": host,
@@ -69,9 +69,9 @@ def serve(
 async def _serve(invocation: Invocation) -> None:
     import trio
 
-    from runtime.cli.interrupts import Interrupts
-    from runtime.port import BadCertificate, CannotListen
-    from runtime.server.serving import Server
+    from perdure.runtime.cli.interrupts import Interrupts
+    from perdure.runtime.port import BadCertificate, CannotListen
+    from perdure.runtime.server.serving import Server
 
     server = Server(invocation.settings, loaded_for(invocation))
 
@@ -93,7 +93,7 @@ async def _serve(invocation: Invocation) -> None:
 async def _until_stopped(server: Any, invocation: Invocation, scope: Any) -> None:  # noqa: ANN401
     import trio
 
-    from runtime.server.garbage import leave_alone_what_is_there
+    from perdure.runtime.server.garbage import leave_alone_what_is_there
 
     async with trio.open_nursery() as nursery:
         serving: Serving = await nursery.start(server.run)
@@ -113,7 +113,7 @@ async def _greet(invocation: Invocation, serving: Serving) -> None:
     """Say what is served, what to open and what to type."""
     from importlib.metadata import version
 
-    from runtime.server.serving import is_loopback
+    from perdure.runtime.server.serving import is_loopback
 
     settings, log, url = invocation.settings, serving.node.host.log, serving.url
     about = {

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from runtime.cli.commands import Command, common
-from runtime.cli.invocation import Invocation, encoded, pass_invocation
-from runtime.cli.listing import is_held
-from runtime.cli.parameters import Moment, RunName
-from runtime.cli.words import (
+from perdure.runtime.cli.commands import Command, common
+from perdure.runtime.cli.invocation import Invocation, encoded, pass_invocation
+from perdure.runtime.cli.listing import is_held
+from perdure.runtime.cli.parameters import Moment, RunName
+from perdure.runtime.cli.words import (
     Cell,
     clean,
     duration,
@@ -25,8 +25,8 @@ from runtime.cli.words import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from actors.run.views import ExportItem, LogLineView, QuestionView, RunRecord
-    from runtime.beside import Beside
+    from perdure.actors.run.views import ExportItem, LogLineView, QuestionView, RunRecord
+    from perdure.runtime.beside import Beside
 
 PAGE: Final = 500
 _AT = click.option(
@@ -65,8 +65,8 @@ def show(invocation: Invocation, run: str, at: str | None) -> None:
 
 def reading(invocation: Invocation, read: Callable[[Beside], Any]) -> Any:  # noqa: ANN401
     """Read something of the log beside its writer; if there is no log, there is no such run."""
-    from runtime.beside import open_beside
-    from runtime.errors import OperationError
+    from perdure.runtime.beside import open_beside
+    from perdure.runtime.errors import OperationError
 
     if not invocation.data.log.exists():
         raise OperationError(
@@ -84,7 +84,7 @@ def questions_of(beside: Beside, run: str, at: str | None = None) -> tuple[str, 
 
 def asked_in_words(question: Any) -> str:  # noqa: ANN401 - whatever was asked
     """Give a question in a line."""
-    from actors.run.views import question_text
+    from perdure.actors.run.views import question_text
 
     return one_line(question_text(question) or encoded(question))
 

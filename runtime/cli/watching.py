@@ -6,20 +6,26 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from runtime.cli.commands import Command, common
-from runtime.cli.invocation import ExitCode, Invocation, Refusal, exit_code_of, pass_invocation
-from runtime.cli.listing import is_held
-from runtime.cli.parameters import RunName
-from runtime.cli.showing import questions_of, reading
+from perdure.runtime.cli.commands import Command, common
+from perdure.runtime.cli.invocation import (
+    ExitCode,
+    Invocation,
+    Refusal,
+    exit_code_of,
+    pass_invocation,
+)
+from perdure.runtime.cli.listing import is_held
+from perdure.runtime.cli.parameters import RunName
+from perdure.runtime.cli.showing import questions_of, reading
 
 if TYPE_CHECKING:
     import trio
     from trio import Nursery
 
-    from runtime.cli.display import Display
-    from runtime.cli.keyboard import Keyboard
-    from runtime.cli.remote import Remote
-    from runtime.operations.answers import RunAnswer
+    from perdure.runtime.cli.display import Display
+    from perdure.runtime.cli.keyboard import Keyboard
+    from perdure.runtime.cli.remote import Remote
+    from perdure.runtime.operations.answers import RunAnswer
 
 LOOKS: Final = 3  # in a row, a second apart, that find no writer: a server may be started again
 
@@ -61,16 +67,16 @@ async def watch_run(
 
     import trio
 
-    from actors.run.status import ENDED
-    from actors.run.views import record
-    from eventlog.env import RealEnv
-    from eventlog.log import open_log
-    from eventlog.sqlite import SqliteStore
-    from runtime.cli.display import display_for
-    from runtime.cli.following import follow_run
-    from runtime.cli.interrupts import Interrupts
-    from runtime.operations.principal import LOCAL
-    from runtime.operations.reader import RunReader
+    from perdure.actors.run.status import ENDED
+    from perdure.actors.run.views import record
+    from perdure.eventlog.env import RealEnv
+    from perdure.eventlog.log import open_log
+    from perdure.eventlog.sqlite import SqliteStore
+    from perdure.runtime.cli.display import display_for
+    from perdure.runtime.cli.following import follow_run
+    from perdure.runtime.cli.interrupts import Interrupts
+    from perdure.runtime.operations.principal import LOCAL
+    from perdure.runtime.operations.reader import RunReader
 
     run, cursor = answer["run"], answer["cursor"]
     begun = remote is not None or is_held(invocation)
@@ -145,7 +151,7 @@ def _left(run_id: str) -> Refusal:
 def _keyboard(remote: Remote, run_id: str, display: Display, nursery: Nursery) -> Keyboard:
     from functools import partial
 
-    from runtime.cli.keyboard import Keyboard
+    from perdure.runtime.cli.keyboard import Keyboard
 
     give, otherwise = partial(_give, remote, run_id), f"elsewhere: perdure answer {run_id}"
     return Keyboard(display, give, nursery, otherwise=otherwise)
@@ -155,7 +161,7 @@ async def _give(remote: Remote, run_id: str, question_id: str, answer: Any) -> N
     """Pass an answer on to the server, in a thread: it may take its time."""
     import trio
 
-    from eventlog.env import RealEnv
+    from perdure.eventlog.env import RealEnv
 
     limiter = trio.CapacityLimiter(1)
     await RealEnv().run_sync(remote.answer, run_id, question_id, answer, limiter=limiter)

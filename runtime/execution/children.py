@@ -8,23 +8,23 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from actors.run.commands import RequestCancel
-from actors.run.events import RunCreated
-from actors.run.status import CancelMode, Status
-from eventlog.errors import LogClosed
-from runtime.execution.first_write import first_write
-from runtime.plugins.entries import check_args
-from runtime.run_logging import about_run
-from runtime.streams import stream_of
+from perdure.actors.run.commands import RequestCancel
+from perdure.actors.run.events import RunCreated
+from perdure.actors.run.status import CancelMode, Status
+from perdure.eventlog.errors import LogClosed
+from perdure.runtime.execution.first_write import first_write
+from perdure.runtime.plugins.entries import check_args
+from perdure.runtime.run_logging import about_run
+from perdure.runtime.streams import stream_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from actors.run.commands import Deliver
-    from actors.run.core import Run
-    from actors.run.events import ChildStarted
-    from runtime.execution.host import Host
-    from runtime.secrets.secrets import Accepted
+    from perdure.actors.run.commands import Deliver
+    from perdure.actors.run.core import Run
+    from perdure.actors.run.events import ChildStarted
+    from perdure.runtime.execution.host import Host
+    from perdure.runtime.secrets.secrets import Accepted
 
 _log = logging.getLogger("perdure.children")
 

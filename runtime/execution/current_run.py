@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from actors.errors import Invalid
-from actors.run.core import INPUT_REQUIRED
-from actors.run.events import (
+from perdure.actors.errors import Invalid
+from perdure.actors.run.core import INPUT_REQUIRED
+from perdure.actors.run.events import (
     ChildStarted,
     QuestionAsked,
     SleepBegun,
@@ -19,23 +19,30 @@ from actors.run.events import (
     StepFailed,
     StepRecorded,
 )
-from actors.run.history import NOT_RECORDED
-from actors.run.output import checked_size, inline_bytes
-from actors.run.views import export_item_id, item_number, question_text
-from eventlog import cbor
-from eventlog.errors import CodecError
-from runtime.blobs.blob import BLOB_URL, blob_at, scope_of
-from runtime.execution.ending import error_of
-from runtime.execution.intake import settle, take_in, told_to_plugins
-from runtime.plugins.contract import ONCE, FailedStep, PluginError, Retry, RunCancelled, StepError
-from runtime.secrets.redaction import Scanner, holds_a_secret
+from perdure.actors.run.history import NOT_RECORDED
+from perdure.actors.run.output import checked_size, inline_bytes
+from perdure.actors.run.views import export_item_id, item_number, question_text
+from perdure.eventlog import cbor
+from perdure.eventlog.errors import CodecError
+from perdure.runtime.blobs.blob import BLOB_URL, blob_at, scope_of
+from perdure.runtime.execution.ending import error_of
+from perdure.runtime.execution.intake import settle, take_in, told_to_plugins
+from perdure.runtime.plugins.contract import (
+    ONCE,
+    FailedStep,
+    PluginError,
+    Retry,
+    RunCancelled,
+    StepError,
+)
+from perdure.runtime.secrets.redaction import Scanner, holds_a_secret
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from actors.run.events import RunError
-    from runtime.execution.execution import Execution
-    from runtime.execution.intake import Arriving
+    from perdure.actors.run.events import RunError
+    from perdure.runtime.execution.execution import Execution
+    from perdure.runtime.execution.intake import Arriving
 
 Result = TypeVar("Result")
 Outcome = TypeVar("Outcome", StepRecorded, SleepBegun, QuestionAsked)

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from actors.errors import Fenced
-from actors.run.commands import Deliver
-from eventlog.errors import LogClosed
-from runtime.plugins.contract import PluginError, RunCancelled
+from perdure.actors.errors import Fenced
+from perdure.actors.run.commands import Deliver
+from perdure.eventlog.errors import LogClosed
+from perdure.runtime.plugins.contract import PluginError, RunCancelled
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from actors.run.events import ChildStarted, Output
-    from runtime.execution.desk import Desk
-    from runtime.execution.execution import Execution
-    from runtime.execution.outbox import RunOutbox
+    from perdure.actors.run.events import ChildStarted, Output
+    from perdure.runtime.execution.desk import Desk
+    from perdure.runtime.execution.execution import Execution
+    from perdure.runtime.execution.outbox import RunOutbox
 
 OUTPUT_FLOOD: Final = "OUTPUT_FLOOD"
 _FLOODED: Final = "the entry logs without end; most of it was dropped"

@@ -9,19 +9,19 @@ if TYPE_CHECKING:
 
     import trio
 
-    from actors.folded import Folded
-    from actors.run.commands import RunCommand
-    from actors.run.core import Run
-    from eventlog.append import StreamWrite
-    from eventlog.env import Env
-    from runtime.blobs.store import BlobStore
-    from runtime.execution.children import Children
-    from runtime.execution.execution import Execution
-    from runtime.execution.limits import HostLimits
-    from runtime.plugins.contract import RunContext
-    from runtime.plugins.entries import Entries
-    from runtime.plugins.plugin import Entry
-    from runtime.secrets.secrets import Secrets
+    from perdure.actors.folded import Folded
+    from perdure.actors.run.commands import RunCommand
+    from perdure.actors.run.core import Run
+    from perdure.eventlog.append import StreamWrite
+    from perdure.eventlog.env import Env
+    from perdure.runtime.blobs.store import BlobStore
+    from perdure.runtime.execution.children import Children
+    from perdure.runtime.execution.execution import Execution
+    from perdure.runtime.execution.limits import HostLimits
+    from perdure.runtime.plugins.contract import RunContext
+    from perdure.runtime.plugins.entries import Entries
+    from perdure.runtime.plugins.plugin import Entry
+    from perdure.runtime.secrets.secrets import Secrets
 
 
 class Desk(Protocol):

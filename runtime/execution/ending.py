@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from actors.errors import Invalid
-from actors.run.events import RunError
-from actors.run.output import readable
-from actors.run.status import Outcome
-from eventlog import cbor
-from eventlog.errors import CodecError
-from runtime.errors import OperationError, translated
-from runtime.plugins.contract import PluginError
-from runtime.plugins.raised import text_of, told, unwrapped
-from runtime.secrets.redaction import Redactor
+from perdure.actors.errors import Invalid
+from perdure.actors.run.events import RunError
+from perdure.actors.run.output import readable
+from perdure.actors.run.status import Outcome
+from perdure.eventlog import cbor
+from perdure.eventlog.errors import CodecError
+from perdure.runtime.errors import OperationError, translated
+from perdure.runtime.plugins.contract import PluginError
+from perdure.runtime.plugins.raised import text_of, told, unwrapped
+from perdure.runtime.secrets.redaction import Redactor
 
 MAX_CODE: Final = 200
 MAX_MESSAGE: Final = 2000

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import trio
 
-from actors.folded import Folded
-from actors.run.core import Run
+from perdure.actors.folded import Folded
+from perdure.actors.run.core import Run
 
 
 class LetGo(Exception):

@@ -13,31 +13,31 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from actors.errors import Fenced
-from actors.run.commands import Deactivate, Deliver, Finish, RequestCancel
-from actors.run.core import canceled, timed_out
-from actors.run.status import CancelIntent, CancelMode, Outcome
-from actors.run.views import item_number
-from runtime.execution.current_run import CurrentRun
-from runtime.execution.delivery import Delivery
-from runtime.execution.ending import SUCCESS, Ending, ending_of_value, error_of
-from runtime.execution.limits import LAST_WORDS
-from runtime.execution.outbox import RunOutbox
-from runtime.execution.run_secrets import RunSecrets
-from runtime.execution.waiting import Waiting
-from runtime.plugins.contract import RunContext
-from runtime.plugins.raised import is_cancellation, traced
-from runtime.run_logging import LoggedRun, work_for
+from perdure.actors.errors import Fenced
+from perdure.actors.run.commands import Deactivate, Deliver, Finish, RequestCancel
+from perdure.actors.run.core import canceled, timed_out
+from perdure.actors.run.status import CancelIntent, CancelMode, Outcome
+from perdure.actors.run.views import item_number
+from perdure.runtime.execution.current_run import CurrentRun
+from perdure.runtime.execution.delivery import Delivery
+from perdure.runtime.execution.ending import SUCCESS, Ending, ending_of_value, error_of
+from perdure.runtime.execution.limits import LAST_WORDS
+from perdure.runtime.execution.outbox import RunOutbox
+from perdure.runtime.execution.run_secrets import RunSecrets
+from perdure.runtime.execution.waiting import Waiting
+from perdure.runtime.plugins.contract import RunContext
+from perdure.runtime.plugins.raised import is_cancellation, traced
+from perdure.runtime.run_logging import LoggedRun, work_for
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from actors.folded import Folded
-    from actors.run.commands import RunCommand
-    from actors.run.core import Run
-    from actors.run.history import History
-    from runtime.execution.desk import Desk
-    from runtime.plugins.plugin import Entry
+    from perdure.actors.folded import Folded
+    from perdure.actors.run.commands import RunCommand
+    from perdure.actors.run.core import Run
+    from perdure.actors.run.history import History
+    from perdure.runtime.execution.desk import Desk
+    from perdure.runtime.plugins.plugin import Entry
 
 _NANOSECONDS: Final = 1_000_000_000
 

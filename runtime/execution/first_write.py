@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actors.run.core import RUN
-from actors.run.events import RUN_EVENTS
-from eventlog.append import StreamWrite
-from eventlog.record import encoded_metadata
-from runtime.streams import stream_of
+from perdure.actors.run.core import RUN
+from perdure.actors.run.events import RUN_EVENTS
+from perdure.eventlog.append import StreamWrite
+from perdure.eventlog.record import encoded_metadata
+from perdure.runtime.streams import stream_of
 
 if TYPE_CHECKING:
-    from actors.run.events import RunCreated
-    from eventlog.env import Env
+    from perdure.actors.run.events import RunCreated
+    from perdure.eventlog.env import Env
 
 
 def first_write(env: Env, created: RunCreated) -> StreamWrite:

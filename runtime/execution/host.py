@@ -2,7 +2,7 @@
 
 A run is activated only when its entry is about to be called; until then it waits, visible as
 queued. With one writer per log the host is alone, so whatever is found alive at start-up belongs to
-a host that is gone (``runtime.execution.recovery``).
+a host that is gone (``perdure.runtime.execution.recovery``).
 """
 
 from __future__ import annotations
@@ -16,42 +16,42 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from actors.errors import Fenced, NoSuchActor, NotNow
-from actors.folded import Folded
-from actors.run.commands import Activate, Finish, Recover
-from actors.run.core import RUN, Run
-from actors.run.events import RunError
-from actors.run.history import History
-from actors.run.status import Outcome
-from actors.run.views import item_number
-from eventlog.errors import LogClosed, Unavailable
-from runtime.blobs.store import BlobStore
-from runtime.execution.children import Children, takes_its_children_along
-from runtime.execution.ends import Ends
-from runtime.execution.execution import Execution
-from runtime.execution.limits import ALIVE, HostLimits
-from runtime.execution.recovery import ends_instead, read_history
-from runtime.execution.threads import THREADS, call_in_thread
-from runtime.plugins.entries import Entries
-from runtime.process.pool import Pool
-from runtime.registry import Registry
-from runtime.run_logging import LoggedRun, about_run, logging_of_runs, work_for
-from runtime.secrets.secret import has_sealed
-from runtime.secrets.secrets import Secrets
-from runtime.streams import stream_of
+from perdure.actors.errors import Fenced, NoSuchActor, NotNow
+from perdure.actors.folded import Folded
+from perdure.actors.run.commands import Activate, Finish, Recover
+from perdure.actors.run.core import RUN, Run
+from perdure.actors.run.events import RunError
+from perdure.actors.run.history import History
+from perdure.actors.run.status import Outcome
+from perdure.actors.run.views import item_number
+from perdure.eventlog.errors import LogClosed, Unavailable
+from perdure.runtime.blobs.store import BlobStore
+from perdure.runtime.execution.children import Children, takes_its_children_along
+from perdure.runtime.execution.ends import Ends
+from perdure.runtime.execution.execution import Execution
+from perdure.runtime.execution.limits import ALIVE, HostLimits
+from perdure.runtime.execution.recovery import ends_instead, read_history
+from perdure.runtime.execution.threads import THREADS, call_in_thread
+from perdure.runtime.plugins.entries import Entries
+from perdure.runtime.process.pool import Pool
+from perdure.runtime.registry import Registry
+from perdure.runtime.run_logging import LoggedRun, about_run, logging_of_runs, work_for
+from perdure.runtime.secrets.secret import has_sealed
+from perdure.runtime.secrets.secrets import Secrets
+from perdure.runtime.streams import stream_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from actors.run.commands import RunCommand
-    from actors.run.events import RunCreated, RunEvent
-    from eventlog.append import StreamWrite
-    from eventlog.env import Env
-    from eventlog.log import EventLog
-    from eventlog.record import Record
-    from runtime.plugins.contract import RunContext
-    from runtime.plugins.plugin import Entry, Plugin
-    from runtime.secrets.redaction import Redactor
+    from perdure.actors.run.commands import RunCommand
+    from perdure.actors.run.events import RunCreated, RunEvent
+    from perdure.eventlog.append import StreamWrite
+    from perdure.eventlog.env import Env
+    from perdure.eventlog.log import EventLog
+    from perdure.eventlog.record import Record
+    from perdure.runtime.plugins.contract import RunContext
+    from perdure.runtime.plugins.plugin import Entry, Plugin
+    from perdure.runtime.secrets.redaction import Redactor
 
 LOOK_AGAIN: Final = 0.05  # seconds between two looks at runs that may come to rest
 BUSY_PAUSE: Final = 0.01  # seconds between two tries to ask a run that is asked too much

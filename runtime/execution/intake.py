@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from eventlog.errors import RecordTooLarge, Unavailable
-from runtime.blobs.piece import Piece, bytes_of, reading
-from runtime.errors import OperationError, translated
-from runtime.plugins.contract import PluginError
+from perdure.eventlog.errors import RecordTooLarge, Unavailable
+from perdure.runtime.blobs.piece import Piece, bytes_of, reading
+from perdure.runtime.errors import OperationError, translated
+from perdure.runtime.plugins.contract import PluginError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
 
-    from runtime.blobs.blob import Blob
-    from runtime.blobs.store import Draft
-    from runtime.execution.execution import Execution
-    from runtime.secrets.redaction import Scanner
+    from perdure.runtime.blobs.blob import Blob
+    from perdure.runtime.blobs.store import Draft
+    from perdure.runtime.execution.execution import Execution
+    from perdure.runtime.secrets.redaction import Scanner
 
 Arriving = Piece | Iterable[Piece] | AsyncIterable[Piece]
 

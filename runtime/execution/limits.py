@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from actors.run.status import CancelMode
-from runtime.plugins.plugin import LONGEST
-from runtime.registry import IDLE
+from perdure.actors.run.status import CancelMode
+from perdure.runtime.plugins.plugin import LONGEST
+from perdure.runtime.registry import IDLE
 
 CANCEL_GRACE: Final = 5.0  # seconds an entry gets to obey, and again after being interrupted
 SYNC_WAIT: Final = 30.0  # seconds that a caller who wants to wait for the end may wait

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from actors.run.outbox import Outbox
+from perdure.actors.run.outbox import Outbox
 
 if TYPE_CHECKING:
-    from actors.run.history import History
-    from runtime.secrets.redaction import Redactor
+    from perdure.actors.run.history import History
+    from perdure.runtime.secrets.redaction import Redactor
 
 TRACE: Final = "trace_id"
 

@@ -11,23 +11,23 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from actors.errors import Crashed
-from actors.folding import fold_events
-from actors.run.commands import Recover
-from actors.run.core import RUN
-from actors.run.events import RUN_EVENTS
-from actors.run.history import History
-from eventlog.errors import CodecError
-from runtime.run_logging import about_run
-from runtime.streams import stream_of
+from perdure.actors.errors import Crashed
+from perdure.actors.folding import fold_events
+from perdure.actors.run.commands import Recover
+from perdure.actors.run.core import RUN
+from perdure.actors.run.events import RUN_EVENTS
+from perdure.actors.run.history import History
+from perdure.eventlog.errors import CodecError
+from perdure.runtime.run_logging import about_run
+from perdure.runtime.streams import stream_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from actors.run.core import Run
-    from eventlog.log import EventLog
-    from runtime.execution.host import Host
-    from runtime.lists.directory import Listed
+    from perdure.actors.run.core import Run
+    from perdure.eventlog.log import EventLog
+    from perdure.runtime.execution.host import Host
+    from perdure.runtime.lists.directory import Listed
 
     OpenRuns = Callable[[int], Awaitable[Sequence[Listed]]]  # a page after a position
 

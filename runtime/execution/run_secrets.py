@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from runtime.secrets.redaction import Redactor
-from runtime.secrets.secret import reference_in
+from perdure.runtime.secrets.redaction import Redactor
+from perdure.runtime.secrets.secret import reference_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from actors.run.events import RunCreated
-    from runtime.execution.desk import Desk
-    from runtime.plugins.plugin import Entry
-    from runtime.secrets.secrets import Accepted
+    from perdure.actors.run.events import RunCreated
+    from perdure.runtime.execution.desk import Desk
+    from perdure.runtime.plugins.plugin import Entry
+    from perdure.runtime.secrets.secrets import Accepted
 
 
 class RunSecrets:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 import trio.from_thread
 
-from runtime.blobs.piece import Piece
-from runtime.plugins.contract import ONCE, Retry, RunCancelled, RunContext
+from perdure.runtime.blobs.piece import Piece
+from perdure.runtime.plugins.contract import ONCE, Retry, RunCancelled, RunContext
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
-    from runtime.execution.current_run import CurrentRun
-    from runtime.execution.execution import Execution
+    from perdure.runtime.execution.current_run import CurrentRun
+    from perdure.runtime.execution.execution import Execution
 
 THREADS: Final = 40  # entries in threads at once; one that was left behind counts until it ends
 _END: Final = object()  # of bytes that come piece by piece

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from runtime.plugins.contract import RunCancelled
+from perdure.runtime.plugins.contract import RunCancelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from runtime.execution.execution import Execution
+    from perdure.runtime.execution.execution import Execution
 
 _NANOSECONDS: Final = 1_000_000_000
 

@@ -11,12 +11,12 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Final
 
-from runtime.execution.execution import Execution
+from perdure.runtime.execution.execution import Execution
 
 if TYPE_CHECKING:
     from types import FrameType
 
-    from eventlog.env import Env
+    from perdure.eventlog.env import Env
 
 PATIENCE: Final = 1.0  # seconds without a beat
 BEAT: Final = 0.25

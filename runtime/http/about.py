@@ -8,28 +8,28 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final, TypedDict, get_args
 
-from actors.run.outbox import PROGRESS_ITEMS, WINDOW
-from actors.run.output import EXPORT_FIELDS
-from eventlog.append import MAX_RECORD_BYTES
-from eventlog.cbor import MAX_DEPTH
-from runtime.errors import ERRORS
-from runtime.http.arguments import refuse_query
-from runtime.http.event_stream import EVENT_STREAM
-from runtime.http.reply import json_reply
-from runtime.http.row import Row
-from runtime.operations.answers import EVENT_TYPES
-from runtime.operations.blobs import MAX_UPLOADS
-from runtime.operations.requests import Limit, RunStatus
-from runtime.operations.table import COMMON_ERRORS
-from runtime.strict_json import JSON
-from runtime.websocket.formats import FORMATS
+from perdure.actors.run.outbox import PROGRESS_ITEMS, WINDOW
+from perdure.actors.run.output import EXPORT_FIELDS
+from perdure.eventlog.append import MAX_RECORD_BYTES
+from perdure.eventlog.cbor import MAX_DEPTH
+from perdure.runtime.errors import ERRORS
+from perdure.runtime.http.arguments import refuse_query
+from perdure.runtime.http.event_stream import EVENT_STREAM
+from perdure.runtime.http.reply import json_reply
+from perdure.runtime.http.row import Row
+from perdure.runtime.operations.answers import EVENT_TYPES
+from perdure.runtime.operations.blobs import MAX_UPLOADS
+from perdure.runtime.operations.requests import Limit, RunStatus
+from perdure.runtime.operations.table import COMMON_ERRORS
+from perdure.runtime.strict_json import JSON
+from perdure.runtime.websocket.formats import FORMATS
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
-    from runtime.http.reply import Reply
-    from runtime.http.row import Handler, Surface
+    from perdure.runtime.http.reply import Reply
+    from perdure.runtime.http.row import Handler, Surface
 
 NAME: Final = "perdure"
 _NANOSECONDS: Final = 1_000_000_000

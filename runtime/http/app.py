@@ -13,21 +13,21 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.routing import Route
 
-from runtime.http.describing import DESCRIBING
-from runtime.http.door import Door
-from runtime.http.reply import empty_reply
-from runtime.http.row import Surface
-from runtime.http.table import ROWS
-from runtime.websocket import SocketLimits
+from perdure.runtime.http.describing import DESCRIBING
+from perdure.runtime.http.door import Door
+from perdure.runtime.http.reply import empty_reply
+from perdure.runtime.http.row import Surface
+from perdure.runtime.http.table import ROWS
+from perdure.runtime.websocket import SocketLimits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from starlette.types import Receive, Scope, Send
 
-    from runtime.http.row import Handler, Row
-    from runtime.node import Node
-    from runtime.settings import Settings
+    from perdure.runtime.http.row import Handler, Row
+    from perdure.runtime.node import Node
+    from perdure.runtime.settings import Settings
 
 
 def create_app(

@@ -22,18 +22,18 @@ from typing import (
 )
 from urllib.parse import parse_qsl
 
-from eventlog import cbor
-from eventlog.errors import CodecError
-from runtime.errors import OperationError
-from runtime.operations.requests import Instant, Place
-from runtime.strict_json import JSON, decode_json
+from perdure.eventlog import cbor
+from perdure.eventlog.errors import CodecError
+from perdure.runtime.errors import OperationError
+from perdure.runtime.operations.requests import Instant, Place
+from perdure.runtime.strict_json import JSON, decode_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from starlette.requests import Request
 
-    from runtime.operations.requests import Request as Asked
+    from perdure.runtime.operations.requests import Request as Asked
 
     Read = Callable[[str], Any]
 

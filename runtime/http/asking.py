@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NotRequired
 
-from actors.run.status import ENDED
-from actors.run.views import ExportItem, RunRecord
-from runtime.errors import OperationError
-from runtime.http.arguments import body_args, path_args, queried, query_args
-from runtime.http.reply import Header, Reply, headers_of, json_reply
-from runtime.http.row import Row
-from runtime.node import OPERATIONS
-from runtime.operations.answers import Envelope, RunAnswer
-from runtime.operations.principal import principal_of
-from runtime.operations.trigger import STILL_RUNNING, refusal
+from perdure.actors.run.status import ENDED
+from perdure.actors.run.views import ExportItem, RunRecord
+from perdure.runtime.errors import OperationError
+from perdure.runtime.http.arguments import body_args, path_args, queried, query_args
+from perdure.runtime.http.reply import Header, Reply, headers_of, json_reply
+from perdure.runtime.http.row import Row
+from perdure.runtime.node import OPERATIONS
+from perdure.runtime.operations.answers import Envelope, RunAnswer
+from perdure.runtime.operations.principal import principal_of
+from perdure.runtime.operations.trigger import STILL_RUNNING, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from starlette.requests import Request
 
-    from runtime.http.row import Handler, Surface
+    from perdure.runtime.http.row import Handler, Surface
 
     Render = Callable[[Any], Reply]
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 
-from runtime.http.arguments import allow_body, path_args, refuse_query
-from runtime.http.ranges import Span, asked_span, has_etag
-from runtime.http.reply import Header, empty_reply, json_reply
-from runtime.http.row import Row
-from runtime.operations.answers import BlobAnswer
-from runtime.operations.principal import principal_of
-from runtime.operations.requests import Name, ReadBlob, Sha256
-from runtime.operations.requests import Request as Asked
-from runtime.operations.table import COMMON_ERRORS
+from perdure.runtime.http.arguments import allow_body, path_args, refuse_query
+from perdure.runtime.http.ranges import Span, asked_span, has_etag
+from perdure.runtime.http.reply import Header, empty_reply, json_reply
+from perdure.runtime.http.row import Row
+from perdure.runtime.operations.answers import BlobAnswer
+from perdure.runtime.operations.principal import principal_of
+from perdure.runtime.operations.requests import Name, ReadBlob, Sha256
+from perdure.runtime.operations.requests import Request as Asked
+from perdure.runtime.operations.table import COMMON_ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from runtime.blobs.store import Reading
-    from runtime.http.row import Handler, Surface
+    from perdure.runtime.blobs.store import Reading
+    from perdure.runtime.http.row import Handler, Surface
 
 BYTES: Final = "application/octet-stream"
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from runtime.http.about import always, release
-from runtime.http.openapi import document
-from runtime.http.page import HTML, page, policy
-from runtime.http.reply import empty_reply, json_reply, text_reply
-from runtime.http.row import Row
-from runtime.operations.table import COMMON_ERRORS
-from runtime.websocket import asyncapi
+from perdure.runtime.http.about import always, release
+from perdure.runtime.http.openapi import document
+from perdure.runtime.http.page import HTML, page, policy
+from perdure.runtime.http.reply import empty_reply, json_reply, text_reply
+from perdure.runtime.http.row import Row
+from perdure.runtime.operations.table import COMMON_ERRORS
+from perdure.runtime.websocket import asyncapi
 
 if TYPE_CHECKING:
-    from runtime.http.row import Handler, Surface
+    from perdure.runtime.http.row import Handler, Surface
 
 
 def _openapi(surface: Surface) -> Handler:

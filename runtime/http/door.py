@@ -14,10 +14,10 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from runtime.errors import OperationError, translated
-from runtime.http.reply import Header, empty_reply, error_reply
-from runtime.websocket.sockets import PATH as SOCKETS
-from runtime.websocket.sockets import UPGRADE_TO
+from perdure.runtime.errors import OperationError, translated
+from perdure.runtime.http.reply import Header, empty_reply, error_reply
+from perdure.runtime.websocket.sockets import PATH as SOCKETS
+from perdure.runtime.websocket.sockets import UPGRADE_TO
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Collection

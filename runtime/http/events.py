@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from runtime.errors import OperationError
-from runtime.http.arguments import path_args, queried, query_args
-from runtime.http.event_stream import EVENT_STREAM, EventStream
-from runtime.http.reply import empty_reply
-from runtime.http.row import Row
-from runtime.node import OPERATIONS
-from runtime.operations.principal import principal_of
-from runtime.operations.requests import After, Name, Request, RunStatus
+from perdure.runtime.errors import OperationError
+from perdure.runtime.http.arguments import path_args, queried, query_args
+from perdure.runtime.http.event_stream import EVENT_STREAM, EventStream
+from perdure.runtime.http.reply import empty_reply
+from perdure.runtime.http.row import Row
+from perdure.runtime.node import OPERATIONS
+from perdure.runtime.operations.principal import principal_of
+from perdure.runtime.operations.requests import After, Name, Request, RunStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from starlette.requests import Request as HttpRequest
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from runtime.channels.following import Delivery, Following
-    from runtime.http.row import Handler, Surface
-    from runtime.node import Node
+    from perdure.runtime.channels.following import Delivery, Following
+    from perdure.runtime.http.row import Handler, Surface
+    from perdure.runtime.node import Node
 
 HEARTBEAT: Final = 15.0  # seconds; shorter than the idle time-outs of common proxies
 SURFACE: Final = "sse"  # how metrics call these followers

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol, TypedDict
 
-from eventlog.errors import LogClosed
-from runtime.errors import translated
-from runtime.http.arguments import refuse_query
-from runtime.http.reply import Reply, json_reply
-from runtime.http.row import Row
-from runtime.operations.table import COMMON_ERRORS
+from perdure.eventlog.errors import LogClosed
+from perdure.runtime.errors import translated
+from perdure.runtime.http.arguments import refuse_query
+from perdure.runtime.http.reply import Reply, json_reply
+from perdure.runtime.http.row import Row
+from perdure.runtime.operations.table import COMMON_ERRORS
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
-    from runtime.http.row import Handler, Surface
-    from runtime.node import Node
+    from perdure.runtime.http.row import Handler, Surface
+    from perdure.runtime.node import Node
 
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _UNAVAILABLE: Final = 503

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from runtime.errors import OperationError
+from perdure.runtime.errors import OperationError
 
 _RANGE: Final = re.compile(r"bytes=\s*([0-9]*)-([0-9]*)\s*", re.IGNORECASE)
 _DIGITS: Final = 18  # no blob has a place whose number is longer

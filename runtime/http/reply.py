@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
-from runtime.errors import ErrorDetail
-from runtime.strict_json import JSON, encode_json
+from perdure.runtime.errors import ErrorDetail
+from perdure.runtime.strict_json import JSON, encode_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from starlette.types import Receive, Scope, Send
 
-    from runtime.errors import OperationError
+    from perdure.runtime.errors import OperationError
 
 Header = tuple[bytes, bytes]
 

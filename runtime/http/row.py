@@ -15,11 +15,11 @@ import msgspec
 from starlette.requests import Request as HttpRequest
 from starlette.types import ASGIApp
 
-from runtime.node import Node
-from runtime.operations.requests import Request
-from runtime.settings import Settings
-from runtime.strict_json import JSON
-from runtime.websocket import SocketLimits
+from perdure.runtime.node import Node
+from perdure.runtime.operations.requests import Request
+from perdure.runtime.settings import Settings
+from perdure.runtime.strict_json import JSON
+from perdure.runtime.websocket import SocketLimits
 
 Handler = Callable[[HttpRequest], Awaitable[ASGIApp]]
 Source = Literal["path", "query", "body"]

@@ -1,26 +1,26 @@
 """The table of routes: where each operation is, over HTTP.
 
 The first rows are asked for most. A module that adds to the surface gives rows of its own, and
-``runtime.http.app`` puts them together.
+``perdure.runtime.http.app`` puts them together.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from runtime.http import examples
-from runtime.http.about import CAPABILITIES, VERSION
-from runtime.http.asking import (
+from perdure.runtime.http import examples
+from perdure.runtime.http.about import CAPABILITIES, VERSION
+from perdure.runtime.http.asking import (
     asking,
     begun_reply,
     envelope_reply,
     refused_envelope,
     upload_reply,
 )
-from runtime.http.blobs import RECEIVING, SENDING
+from perdure.runtime.http.blobs import RECEIVING, SENDING
 
 if TYPE_CHECKING:
-    from runtime.http.row import Row
+    from perdure.runtime.http.row import Row
 
 _LOCATION: Final = {"Location": "the address of the run"}
 

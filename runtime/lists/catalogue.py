@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from eventlog.filter import Filter
-from eventlog.follow import FollowLimits
-from eventlog.record import START, Mark
-from runtime.projection import is_damage
+from perdure.eventlog.filter import Filter
+from perdure.eventlog.follow import FollowLimits
+from perdure.eventlog.record import START, Mark
+from perdure.runtime.projection import is_damage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eventlog.log import EventLog
-    from runtime.lists.directory import Directory, Listed, RunFilter
+    from perdure.eventlog.log import EventLog
+    from perdure.runtime.lists.directory import Directory, Listed, RunFilter
 
 LINGER: Final = 0.1  # seconds; what nobody asks for is taken in together
 PAUSE: Final = 1.0  # seconds; before a file that could not be used is tried again

@@ -10,19 +10,19 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from actors.run.events import RUN_EVENTS, RunCreated
-from actors.run.status import ENDED
-from eventlog.errors import CodecError
-from runtime.projection import ProjectionFile
+from perdure.actors.run.events import RUN_EVENTS, RunCreated
+from perdure.actors.run.status import ENDED
+from perdure.eventlog.errors import CodecError
+from perdure.runtime.projection import ProjectionFile
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from eventlog.record import Mark, Record
-    from eventlog.store import Store
-    from runtime.projection import Projection
+    from perdure.eventlog.record import Mark, Record
+    from perdure.eventlog.store import Store
+    from perdure.runtime.projection import Projection
 
 FORMAT: Final = 1
 _log = logging.getLogger("perdure.directory")

@@ -9,16 +9,16 @@ import sqlite3
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from eventlog.store import Bounds
-from runtime.lists.directory import FORMAT, OPEN, Directory, RunTables, fold_in
-from runtime.projection import Projection, has_tables
+from perdure.eventlog.store import Bounds
+from perdure.runtime.lists.directory import FORMAT, OPEN, Directory, RunTables, fold_in
+from perdure.runtime.projection import Projection, has_tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from eventlog.record import Record
-    from eventlog.store import Store, StoredPage
+    from perdure.eventlog.record import Record
+    from perdure.eventlog.store import Store, StoredPage
 
 # Tables of the same shape in memory, and views that show both and are written like tables. The last
 # interval of a run in the file ends where the first new one begins.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NotRequired, TypedDict
 
-from actors.run.views import (
+from perdure.actors.run.views import (
     ErrorView,
     ExportItem,
     LogLineView,

@@ -17,27 +17,27 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from actors.run.status import Status
-from actors.run.views import seconds
-from eventlog.errors import LogClosed
-from runtime.blobs.blob import Blob, scope_of
-from runtime.blobs.references import named_by
-from runtime.blobs.store import Draft
-from runtime.errors import OperationError
-from runtime.operations.answers import BlobAnswer, BlobPiece, CollectionAnswer, UploadAnswer
-from runtime.operations.principal import Permission, Principal
-from runtime.operations.reader import RunReader
-from runtime.operations.requests import CollectBlobs, CreateUpload, ReadBlob
-from runtime.operations.table import operation
+from perdure.actors.run.status import Status
+from perdure.actors.run.views import seconds
+from perdure.eventlog.errors import LogClosed
+from perdure.runtime.blobs.blob import Blob, scope_of
+from perdure.runtime.blobs.references import named_by
+from perdure.runtime.blobs.store import Draft
+from perdure.runtime.errors import OperationError
+from perdure.runtime.operations.answers import BlobAnswer, BlobPiece, CollectionAnswer, UploadAnswer
+from perdure.runtime.operations.principal import Permission, Principal
+from perdure.runtime.operations.reader import RunReader
+from perdure.runtime.operations.requests import CollectBlobs, CreateUpload, ReadBlob
+from perdure.runtime.operations.table import operation
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, AsyncIterator
 
-    from actors.folded import Folded
-    from actors.run.core import Run
-    from runtime.blobs.references import References
-    from runtime.blobs.store import Reading
-    from runtime.execution.host import Host
+    from perdure.actors.folded import Folded
+    from perdure.actors.run.core import Run
+    from perdure.runtime.blobs.references import References
+    from perdure.runtime.blobs.store import Reading
+    from perdure.runtime.execution.host import Host
 
 UPLOAD_LIFE: Final = 3600.0  # seconds
 MAX_UPLOADS: Final = 256  # open ones; each may have a file open

@@ -13,28 +13,28 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from actors.run.status import ENDED, OPEN, Status
-from runtime.errors import OperationError, translated
-from runtime.operations.answers import BulkAnswer
-from runtime.operations.cancelling import ask_to_end
-from runtime.operations.creation import Superseded
-from runtime.operations.principal import Permission, Principal
-from runtime.operations.queries import matching
-from runtime.operations.reader import RunReader
-from runtime.operations.requests import CancelMany, RetryMany
-from runtime.operations.table import operation
-from runtime.run_logging import about_run
+from perdure.actors.run.status import ENDED, OPEN, Status
+from perdure.runtime.errors import OperationError, translated
+from perdure.runtime.operations.answers import BulkAnswer
+from perdure.runtime.operations.cancelling import ask_to_end
+from perdure.runtime.operations.creation import Superseded
+from perdure.runtime.operations.principal import Permission, Principal
+from perdure.runtime.operations.queries import matching
+from perdure.runtime.operations.reader import RunReader
+from perdure.runtime.operations.requests import CancelMany, RetryMany
+from perdure.runtime.operations.table import operation
+from perdure.runtime.run_logging import about_run
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from eventlog.env import Env
-    from eventlog.record import Mark
-    from runtime.execution.host import Host
-    from runtime.lists.catalogue import Catalogue
-    from runtime.lists.directory import Listed, RunFilter
-    from runtime.operations.creation import Creation
-    from runtime.operations.requests import BulkRequest
+    from perdure.eventlog.env import Env
+    from perdure.eventlog.record import Mark
+    from perdure.runtime.execution.host import Host
+    from perdure.runtime.lists.catalogue import Catalogue
+    from perdure.runtime.lists.directory import Listed, RunFilter
+    from perdure.runtime.operations.creation import Creation
+    from perdure.runtime.operations.requests import BulkRequest
 
     Change = Callable[[str], Awaitable[str | None]]
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actors.run.commands import RequestCancel
-from actors.run.status import CancelMode
-from runtime.streams import stream_of
+from perdure.actors.run.commands import RequestCancel
+from perdure.actors.run.status import CancelMode
+from perdure.runtime.streams import stream_of
 
 if TYPE_CHECKING:
-    from actors.folded import Folded
-    from actors.run.core import Run
-    from actors.run.events import RunCreated
-    from runtime.execution.host import Host
-    from runtime.operations.principal import Principal
+    from perdure.actors.folded import Folded
+    from perdure.actors.run.core import Run
+    from perdure.actors.run.events import RunCreated
+    from perdure.runtime.execution.host import Host
+    from perdure.runtime.operations.principal import Principal
 
 
 async def ask_to_end(

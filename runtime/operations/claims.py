@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from actors.claim import (
+from perdure.actors.claim import (
     CLAIM_EVENTS,
     KEYED_SCHEME,
     SCHEME,
@@ -18,19 +18,19 @@ from actors.claim import (
     keyed_hash,
     request_hash,
 )
-from runtime.errors import OperationError
-from runtime.secrets.secret import is_sealed
-from runtime.streams import stream_of
+from perdure.runtime.errors import OperationError
+from perdure.runtime.secrets.secret import is_sealed
+from perdure.runtime.streams import stream_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from actors.folded import Folded
-    from actors.run.core import Run
-    from actors.run.events import RunCreated
-    from eventlog.record import Record
-    from runtime.execution.host import Host
-    from runtime.operations.principal import Principal
+    from perdure.actors.folded import Folded
+    from perdure.actors.run.core import Run
+    from perdure.actors.run.events import RunCreated
+    from perdure.eventlog.record import Record
+    from perdure.runtime.execution.host import Host
+    from perdure.runtime.operations.principal import Principal
 
 CLAIM_WINDOW: Final = 24 * 3600 * 1_000_000_000
 

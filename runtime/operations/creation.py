@@ -13,34 +13,34 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import trio
 
-from actors.claim import CLAIM_EVENTS
-from actors.lineage import LINEAGE_EVENTS, AttemptTaken, lineage_stream
-from actors.run.events import RunCreated
-from eventlog.append import Append, StreamWrite
-from eventlog.errors import Conflict
-from eventlog.record import Metadata
-from runtime.errors import OperationError
-from runtime.execution.first_write import first_write
-from runtime.operations.claims import CLAIM_WINDOW, Claims
-from runtime.plugins.entries import check_args
-from runtime.secrets.redaction import holds_a_secret
-from runtime.secrets.secret import is_sealed
-from runtime.secrets.secrets import secret_required
-from runtime.streams import stream_of
+from perdure.actors.claim import CLAIM_EVENTS
+from perdure.actors.lineage import LINEAGE_EVENTS, AttemptTaken, lineage_stream
+from perdure.actors.run.events import RunCreated
+from perdure.eventlog.append import Append, StreamWrite
+from perdure.eventlog.errors import Conflict
+from perdure.eventlog.record import Metadata
+from perdure.runtime.errors import OperationError
+from perdure.runtime.execution.first_write import first_write
+from perdure.runtime.operations.claims import CLAIM_WINDOW, Claims
+from perdure.runtime.plugins.entries import check_args
+from perdure.runtime.secrets.redaction import holds_a_secret
+from perdure.runtime.secrets.secret import is_sealed
+from perdure.runtime.secrets.secrets import secret_required
+from perdure.runtime.streams import stream_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-    from actors.folded import Folded
-    from actors.run.core import Run
-    from eventlog.record import NewEvent, Record
-    from eventlog.registry import EventRegistry
-    from runtime.execution.host import Host
-    from runtime.operations.claims import Claim
-    from runtime.operations.principal import Principal
-    from runtime.operations.requests import CreateRun
-    from runtime.plugins.plugin import Entry
-    from runtime.secrets.secrets import Accepted
+    from perdure.actors.folded import Folded
+    from perdure.actors.run.core import Run
+    from perdure.eventlog.record import NewEvent, Record
+    from perdure.eventlog.registry import EventRegistry
+    from perdure.runtime.execution.host import Host
+    from perdure.runtime.operations.claims import Claim
+    from perdure.runtime.operations.principal import Principal
+    from perdure.runtime.operations.requests import CreateRun
+    from perdure.runtime.plugins.plugin import Entry
+    from perdure.runtime.secrets.secrets import Accepted
 
 TRIES: Final = 5
 

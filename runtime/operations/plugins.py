@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from runtime.operations.answers import EntryView, PluginPage, PluginView, ProblemView
-from runtime.operations.principal import Permission, Principal
-from runtime.operations.requests import ListPlugins
-from runtime.operations.table import operation
+from perdure.runtime.operations.answers import EntryView, PluginPage, PluginView, ProblemView
+from perdure.runtime.operations.principal import Permission, Principal
+from perdure.runtime.operations.requests import ListPlugins
+from perdure.runtime.operations.table import operation
 
 if TYPE_CHECKING:
-    from runtime.execution.host import Host
-    from runtime.plugins.loading import Problem
-    from runtime.plugins.plugin import Entry, Plugin
+    from perdure.runtime.execution.host import Host
+    from perdure.runtime.plugins.loading import Problem
+    from perdure.runtime.plugins.plugin import Entry, Plugin
 
 # All of an absolute path but its last part.
 _FOLDERS: Final = re.compile(r"(?<![\w/:])/(?:[^\s'\"/]+/)*(?=[^\s'\"/])")

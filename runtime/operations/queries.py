@@ -1,19 +1,19 @@
 """The operations that only read runs: one run, lists, what was put out, logged and asked.
 
 They need a log that can be read and a directory of its runs, and no event loop; a server offers
-them together with those that change something (``runtime.operations.runs``).
+them together with those that change something (``perdure.runtime.operations.runs``).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from actors.run.views import item_number, log_line, question_view, record
-from runtime.errors import OperationError
-from runtime.lists.directory import RunFilter
-from runtime.operations.answers import ExportPage, LogPage, QuestionPage, RunAnswer, RunPage
-from runtime.operations.principal import Permission, Principal
-from runtime.operations.requests import (
+from perdure.actors.run.views import item_number, log_line, question_view, record
+from perdure.runtime.errors import OperationError
+from perdure.runtime.lists.directory import RunFilter
+from perdure.runtime.operations.answers import ExportPage, LogPage, QuestionPage, RunAnswer, RunPage
+from perdure.runtime.operations.principal import Permission, Principal
+from perdure.runtime.operations.requests import (
     Conditions,
     ExportRun,
     GetRun,
@@ -21,16 +21,16 @@ from runtime.operations.requests import (
     ReadLogs,
     ReadQuestions,
 )
-from runtime.operations.table import operation
+from perdure.runtime.operations.table import operation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from actors.folded import Folded
-    from actors.run.core import Run
-    from eventlog.record import Mark
-    from runtime.lists.directory import Listed
-    from runtime.operations.reader import Readable, RunReader
+    from perdure.actors.folded import Folded
+    from perdure.actors.run.core import Run
+    from perdure.eventlog.record import Mark
+    from perdure.runtime.lists.directory import Listed
+    from perdure.runtime.operations.reader import Readable, RunReader
 
 MOST_QUESTIONS: Final = 100  # in an answer
 PAGE_BYTES: Final = 1 << 20  # of items, after which a page ends: many may be asked for at once

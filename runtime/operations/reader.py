@@ -10,24 +10,24 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from actors.errors import Crashed, NoSuchActor
-from actors.folding import Streams, fold_stream
-from actors.run.core import RUN, Run
-from actors.run.events import RUN_EVENTS, ExportAppended, LogBatch, QuestionAsked
-from actors.run.views import ExportItem, export_item
-from eventlog.errors import CodecError
-from runtime.errors import OperationError
-from runtime.streams import stream_of
+from perdure.actors.errors import Crashed, NoSuchActor
+from perdure.actors.folding import Streams, fold_stream
+from perdure.actors.run.core import RUN, Run
+from perdure.actors.run.events import RUN_EVENTS, ExportAppended, LogBatch, QuestionAsked
+from perdure.actors.run.views import ExportItem, export_item
+from perdure.eventlog.errors import CodecError
+from perdure.runtime.errors import OperationError
+from perdure.runtime.streams import stream_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable
     from typing import TypeVarTuple, Unpack
 
-    from actors.folded import Folded
-    from actors.run.events import RunCreated
-    from eventlog.record import Mark
-    from eventlog.store import Store
-    from runtime.operations.principal import Principal
+    from perdure.actors.folded import Folded
+    from perdure.actors.run.events import RunCreated
+    from perdure.eventlog.record import Mark
+    from perdure.eventlog.store import Store
+    from perdure.runtime.operations.principal import Principal
 
     Arguments = TypeVarTuple("Arguments")
 

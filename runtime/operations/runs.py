@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from actors.run.commands import Answer
-from runtime.errors import OperationError
-from runtime.execution.ends import LetGo
-from runtime.operations.answers import RunAnswer
-from runtime.operations.cancelling import ask_to_end
-from runtime.operations.claims import CLAIM_WINDOW
-from runtime.operations.creation import Creation
-from runtime.operations.principal import Permission, Principal
-from runtime.operations.queries import PAGE_BYTES, RunQueries
-from runtime.operations.reader import RunReader
-from runtime.operations.requests import AnswerRun, CancelRun, CreateRun, RetryRun
-from runtime.operations.table import operation
-from runtime.secrets.redaction import holds_a_secret
-from runtime.streams import stream_of
+from perdure.actors.run.commands import Answer
+from perdure.runtime.errors import OperationError
+from perdure.runtime.execution.ends import LetGo
+from perdure.runtime.operations.answers import RunAnswer
+from perdure.runtime.operations.cancelling import ask_to_end
+from perdure.runtime.operations.claims import CLAIM_WINDOW
+from perdure.runtime.operations.creation import Creation
+from perdure.runtime.operations.principal import Permission, Principal
+from perdure.runtime.operations.queries import PAGE_BYTES, RunQueries
+from perdure.runtime.operations.reader import RunReader
+from perdure.runtime.operations.requests import AnswerRun, CancelRun, CreateRun, RetryRun
+from perdure.runtime.operations.table import operation
+from perdure.runtime.secrets.redaction import holds_a_secret
+from perdure.runtime.streams import stream_of
 
 if TYPE_CHECKING:
-    from runtime.execution.host import Host
-    from runtime.lists.catalogue import Catalogue
+    from perdure.runtime.execution.host import Host
+    from perdure.runtime.lists.catalogue import Catalogue
 
 
 class Runs(RunQueries):

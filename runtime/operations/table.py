@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args, get_type_hints
 
 import msgspec
 
-from runtime.errors import OperationError, translated
-from runtime.moments import NotAMoment, instant_at, place_at
-from runtime.operations.principal import Permission
-from runtime.operations.requests import Instant, Place, Request
-from runtime.run_logging import about_run
+from perdure.runtime.errors import OperationError, translated
+from perdure.runtime.moments import NotAMoment, instant_at, place_at
+from perdure.runtime.operations.principal import Permission
+from perdure.runtime.operations.requests import Instant, Place, Request
+from perdure.runtime.run_logging import about_run
 
 if TYPE_CHECKING:
-    from runtime.operations.principal import Principal
+    from perdure.runtime.operations.principal import Principal
 
 Method = TypeVar("Method", bound=Callable[..., Awaitable[Any]])
 

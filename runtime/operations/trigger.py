@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from runtime.operations.answers import Envelope
-from runtime.operations.principal import Permission, Principal
-from runtime.operations.requests import CreateRun, TriggerEntry
-from runtime.operations.table import operation
+from perdure.runtime.operations.answers import Envelope
+from perdure.runtime.operations.principal import Permission, Principal
+from perdure.runtime.operations.requests import CreateRun, TriggerEntry
+from perdure.runtime.operations.table import operation
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from actors.run.views import ErrorView, ExportItem
-    from runtime.operations.answers import RunAnswer
+    from perdure.actors.run.views import ErrorView, ExportItem
+    from perdure.runtime.operations.answers import RunAnswer
 
 STILL_RUNNING: Final = "STILL_RUNNING"  # the error of an envelope whose run goes on
 _CONTENT: Final = ("type", "description", "mime", "metadata")

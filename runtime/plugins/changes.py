@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from runtime.plugins.loading import Outcome
+from perdure.runtime.plugins.loading import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from runtime.plugins.loading import Source
+    from perdure.runtime.plugins.loading import Source
 
     Stamps = Mapping[str, tuple[int, ...]]  # file -> what changes when it does
 

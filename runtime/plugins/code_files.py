@@ -14,14 +14,14 @@ from importlib.util import cache_from_source
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from runtime.plugins.importing import file_of, package_of
-from runtime.plugins.manifest import MANIFEST
+from perdure.runtime.plugins.importing import file_of, package_of
+from perdure.runtime.plugins.manifest import MANIFEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from importlib.machinery import ModuleSpec
 
-    from runtime.plugins.loading import Source
+    from perdure.runtime.plugins.loading import Source
 
 OWN: Final = frozenset({"actors", "eventlog", "perdure", "runtime"})  # never loaded anew
 _NOT_OURS: Final = frozenset({"__pycache__", "node_modules"})

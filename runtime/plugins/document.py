@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from runtime.plugins.plugin import DeclarationError
+from perdure.runtime.plugins.plugin import DeclarationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from eventlog import cbor
-from eventlog.errors import CodecError
-from runtime.errors import OperationError
+from perdure.eventlog import cbor
+from perdure.eventlog.errors import CodecError
+from perdure.runtime.errors import OperationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from actors.run.core import Run
-    from runtime.plugins.loading import Problem
-    from runtime.plugins.plugin import Entry, Plugin
-    from runtime.secrets.redaction import Redactor
+    from perdure.actors.run.core import Run
+    from perdure.runtime.plugins.loading import Problem
+    from perdure.runtime.plugins.plugin import Entry, Plugin
+    from perdure.runtime.secrets.redaction import Redactor
 
 
 class Pinned(NamedTuple):

@@ -18,17 +18,17 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from runtime.plugins.code_files import modules_of
-from runtime.plugins.document import Document
-from runtime.plugins.importing import imported_anew
-from runtime.plugins.manifest import MANIFEST, read_manifest
-from runtime.plugins.plugin import DeclarationError, Plugin, declared
+from perdure.runtime.plugins.code_files import modules_of
+from perdure.runtime.plugins.document import Document
+from perdure.runtime.plugins.importing import imported_anew
+from perdure.runtime.plugins.manifest import MANIFEST, read_manifest
+from perdure.runtime.plugins.plugin import DeclarationError, Plugin, declared
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import ModuleType
 
-    from runtime.settings import Settings
+    from perdure.runtime.settings import Settings
 
 GROUP: Final = "perdure.plugins"  # the entry-point group of packages that bring plugins
 DEMO: Final = "perdure.demo"

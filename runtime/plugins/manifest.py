@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 
-from runtime.plugins.document import Document
-from runtime.plugins.plugin import (
+from perdure.runtime.plugins.document import Document
+from perdure.runtime.plugins.plugin import (
     LONGEST,
     DeclarationError,
     Entry,
@@ -42,7 +42,7 @@ from runtime.plugins.plugin import (
     declared,
     placed,
 )
-from runtime.secrets.secret import WRITE_ONLY
+from perdure.runtime.secrets.secret import WRITE_ONLY
 
 if TYPE_CHECKING:
     from collections.abc import Callable

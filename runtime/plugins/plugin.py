@@ -21,7 +21,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar, get_type_hints, ove
 
 import msgspec
 
-from runtime.secrets.secret import mistakes, published, secret_arguments
+from perdure.runtime.secrets.secret import mistakes, published, secret_arguments
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Class = TypeVar("Class", bound=type)

@@ -6,7 +6,7 @@ import traceback
 from linecache import getline
 from typing import TYPE_CHECKING, Any, Final
 
-from runtime.plugins.contract import FailedStep, PluginError, RunCancelled
+from perdure.runtime.plugins.contract import FailedStep, PluginError, RunCancelled
 
 if TYPE_CHECKING:
     from types import FrameType

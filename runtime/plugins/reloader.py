@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from runtime.plugins.changes import Changes, after_reload
-from runtime.plugins.code_files import copy_code, drop_bytecode, stamps_of
-from runtime.plugins.loading import (
+from perdure.runtime.plugins.changes import Changes, after_reload
+from perdure.runtime.plugins.code_files import copy_code, drop_bytecode, stamps_of
+from perdure.runtime.plugins.loading import (
     Loaded,
     Outcome,
     installed_sources,
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from runtime.execution.host import Host
-    from runtime.plugins.changes import Settled, Stamps
-    from runtime.plugins.loading import Source
-    from runtime.plugins.plugin import Entry, Plugin, Program
-    from runtime.settings import Settings
+    from perdure.runtime.execution.host import Host
+    from perdure.runtime.plugins.changes import Settled, Stamps
+    from perdure.runtime.plugins.loading import Source
+    from perdure.runtime.plugins.plugin import Entry, Plugin, Program
+    from perdure.runtime.settings import Settings
 
 EVERY: Final = 0.5  # seconds between two looks; a change counts when it has rested for one
 _NOTHING: Final = Outcome()

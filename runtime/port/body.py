@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from runtime.port.refusal import Refused
+from perdure.runtime.port.refusal import Refused
 
 if TYPE_CHECKING:
-    from runtime.port.head import Head
+    from perdure.runtime.port.head import Head
 
 _LINE: Final = 256  # bytes of a chunk's line: a size and what few extensions there are
 _TRAILERS: Final = 8 << 10

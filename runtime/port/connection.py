@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from runtime.port.body import body_of
-from runtime.port.exchange import Exchange
-from runtime.port.head import HeadBuffer
-from runtime.port.refusal import Refusal, Refused, error_response, no_content
-from runtime.port.upgrade import Upgrade
-from runtime.port.wire import Disconnected, Wire, raw_socket
+from perdure.runtime.port.body import body_of
+from perdure.runtime.port.exchange import Exchange
+from perdure.runtime.port.head import HeadBuffer
+from perdure.runtime.port.refusal import Refusal, Refused, error_response, no_content
+from perdure.runtime.port.upgrade import Upgrade
+from perdure.runtime.port.wire import Disconnected, Wire, raw_socket
 
 if TYPE_CHECKING:
-    from runtime.port.head import Head
-    from runtime.port.port import Port, UpgradeHandler
+    from perdure.runtime.port.head import Head
+    from perdure.runtime.port.port import Port, UpgradeHandler
 
 log: Final = logging.getLogger("perdure.port")
 access: Final = logging.getLogger("perdure.port.access")

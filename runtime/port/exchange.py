@@ -23,15 +23,15 @@ from typing import TYPE_CHECKING, Any, Final
 import h11
 import trio
 
-from runtime.port.body import LengthBody, body_of
-from runtime.port.refusal import Refusal, Refused, error_response, reason_phrase
-from runtime.port.wire import PIECE, Disconnected, Wire
+from perdure.runtime.port.body import LengthBody, body_of
+from perdure.runtime.port.refusal import Refusal, Refused, error_response, reason_phrase
+from perdure.runtime.port.wire import PIECE, Disconnected, Wire
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
-    from runtime.port.head import Head, HeadBuffer
-    from runtime.port.limits import PortLimits
+    from perdure.runtime.port.head import Head, HeadBuffer
+    from perdure.runtime.port.limits import PortLimits
 
     Message = MutableMapping[str, Any]
 

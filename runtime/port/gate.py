@@ -14,7 +14,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
-from runtime.port.refusal import Refusal
+from perdure.runtime.port.refusal import Refusal
 
 LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
 ANY: Final = "*"

@@ -15,10 +15,10 @@ from urllib.parse import unquote_to_bytes
 
 import h11
 
-from runtime.port.refusal import Refused
+from perdure.runtime.port.refusal import Refused
 
 if TYPE_CHECKING:
-    from runtime.port.limits import PortLimits
+    from perdure.runtime.port.limits import PortLimits
 
 END: Final = b"\r\n\r\n"
 # A bare LF, a bare CR, NUL, or a folded line. A CR may be the last byte of what came so far.

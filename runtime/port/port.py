@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from runtime.port.connection import Connection
-from runtime.port.counters import PortCounters
-from runtime.port.gate import Gate
-from runtime.port.limits import PortLimits
-from runtime.port.refusal import Refusal, error_response
-from runtime.port.wire import Disconnected, Wire, raw_socket
+from perdure.runtime.port.connection import Connection
+from perdure.runtime.port.counters import PortCounters
+from perdure.runtime.port.gate import Gate
+from perdure.runtime.port.limits import PortLimits
+from perdure.runtime.port.refusal import Refusal, error_response
+from perdure.runtime.port.wire import Disconnected, Wire, raw_socket
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from eventlog.env import Env
-    from runtime.port.upgrade import Upgrade
+    from perdure.eventlog.env import Env
+    from perdure.runtime.port.upgrade import Upgrade
 
     App = Callable[[Any, Any, Any], Awaitable[None]]
     UpgradeHandler = Callable[[Upgrade], Awaitable[None]]

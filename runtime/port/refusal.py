@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from runtime.errors import ERRORS
+from perdure.runtime.errors import ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

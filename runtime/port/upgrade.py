@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import trio
 
-from runtime.port.refusal import Refusal, error_response
-from runtime.port.wire import Wire
+from perdure.runtime.port.refusal import Refusal, error_response
+from perdure.runtime.port.wire import Wire
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

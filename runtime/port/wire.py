@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 if TYPE_CHECKING:
-    from runtime.port.counters import PortCounters
-    from runtime.port.limits import PortLimits
+    from perdure.runtime.port.counters import PortCounters
+    from perdure.runtime.port.limits import PortLimits
 
 PIECE: Final = 64 << 10
 _LINGER_BYTES: Final = 256 << 10  # read and dropped, so that a client can read why it was refused

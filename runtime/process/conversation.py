@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import outcome
 import trio
 
-from actors.errors import Refusal
-from runtime.execution.ending import error_of
-from runtime.plugins.contract import FailedStep, PluginError, Retry, RunCancelled, StepError
-from runtime.process import messages as m
+from perdure.actors.errors import Refusal
+from perdure.runtime.execution.ending import error_of
+from perdure.runtime.plugins.contract import FailedStep, PluginError, Retry, RunCancelled, StepError
+from perdure.runtime.process import messages as m
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 
-    from runtime.execution.current_run import CurrentRun
-    from runtime.process.worker import Worker
+    from perdure.runtime.execution.current_run import CurrentRun
+    from perdure.runtime.process.worker import Worker
 
 BURST: Final = 1000  # messages that are dealt with at once; more have to wait a little
 PAUSE: Final = 0.05

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from runtime.plugins.contract import (
+from perdure.runtime.plugins.contract import (
     ONCE,
     FailedStep,
     PluginError,
@@ -27,18 +27,18 @@ from runtime.plugins.contract import (
     StepError,
     SyncRunContext,
 )
-from runtime.plugins.plugin import declared
-from runtime.plugins.raised import is_cancellation, text_of, told, traced, unwrapped
-from runtime.process.kit_logging import RunHandler
-from runtime.process.messages import CODE, MAX_LINE, READ_FD, WRITE_FD
-from runtime.process.pieces import pieces
-from runtime.process.pipes import Pipes, Talk
+from perdure.runtime.plugins.plugin import declared
+from perdure.runtime.plugins.raised import is_cancellation, text_of, told, traced, unwrapped
+from perdure.runtime.process.kit_logging import RunHandler
+from perdure.runtime.process.messages import CODE, MAX_LINE, READ_FD, WRITE_FD
+from perdure.runtime.process.pieces import pieces
+from perdure.runtime.process.pipes import Pipes, Talk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from runtime.blobs.piece import Piece
-    from runtime.plugins.plugin import Entry
+    from perdure.runtime.blobs.piece import Piece
+    from perdure.runtime.plugins.plugin import Entry
 
 Result = TypeVar("Result")
 MAX_MESSAGE: Final = 100_000  # characters of an error's message
@@ -295,7 +295,7 @@ def _flush() -> None:
 def _call(entry: Entry, talk: Talk, args: Mapping[str, Any]) -> Any:  # noqa: ANN401 - what the entry returns
     handler: Any = entry.handler
     if inspect.iscoroutinefunction(handler):
-        from runtime.process.kit_async import call  # noqa: PLC0415 - asyncio takes its time to import
+        from perdure.runtime.process.kit_async import call  # noqa: PLC0415 - asyncio takes its time to import
 
         return call(handler, talk, args)
     return handler(SyncRunContext(SyncRun(talk)), **args)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from runtime.plugins.contract import PluginError, RunCancelled
+from perdure.runtime.plugins.contract import PluginError, RunCancelled
 
 if TYPE_CHECKING:
-    from runtime.process.pipes import Talk
+    from perdure.runtime.process.pipes import Talk
 
 _formatter = logging.Formatter()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from runtime.process.messages import Malformed
+from perdure.runtime.process.messages import Malformed
 
 
 class Line(NamedTuple):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from runtime.blobs.piece import Piece, bytes_of, reading
-from runtime.process.messages import PIECE
+from perdure.runtime.blobs.piece import Piece, bytes_of, reading
+from perdure.runtime.process.messages import PIECE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator

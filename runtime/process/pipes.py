@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from runtime.plugins.contract import PluginError, RunCancelled
-from runtime.process.messages import MAX_LINE
+from perdure.runtime.plugins.contract import PluginError, RunCancelled
+from perdure.runtime.process.messages import MAX_LINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import trio
 
-from runtime.plugins.contract import PluginError, RunCancelled
-from runtime.process import sandbox
-from runtime.process.conversation import Conversation
-from runtime.process.worker import LAST_OUTPUT, Worker, start_worker
+from perdure.runtime.plugins.contract import PluginError, RunCancelled
+from perdure.runtime.process import sandbox
+from perdure.runtime.process.conversation import Conversation
+from perdure.runtime.process.worker import LAST_OUTPUT, Worker, start_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from eventlog.env import Env
-    from runtime.execution.execution import Execution
-    from runtime.plugins.contract import RunContext
-    from runtime.plugins.plugin import Entry, Program
-    from runtime.process.lines import Line
+    from perdure.eventlog.env import Env
+    from perdure.runtime.execution.execution import Execution
+    from perdure.runtime.plugins.contract import RunContext
+    from perdure.runtime.plugins.plugin import Entry, Program
+    from perdure.runtime.process.lines import Line
 
 WARM: Final = 2  # workers of a kind that are kept for the next run
 IDLE: Final = 60.0  # seconds for which they are kept

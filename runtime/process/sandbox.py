@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from runtime.process import descriptors
-from runtime.process.descriptors import GUARD
+from perdure.runtime.process import descriptors
+from perdure.runtime.process.descriptors import GUARD
 
 # The guard starts its command, which does not get the guard's pipe, and a watcher that waits for
 # the pipe to close. Asked to end, both

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from runtime.process.descriptors import READ, WRITE
-from runtime.process.lines import Lines
-from runtime.process.messages import CODE, MAX_LINE, MEMORY, READ_FD, WRITE_FD, to_line
-from runtime.process.sandbox import guarded
+from perdure.runtime.process.descriptors import READ, WRITE
+from perdure.runtime.process.lines import Lines
+from perdure.runtime.process.messages import CODE, MAX_LINE, MEMORY, READ_FD, WRITE_FD, to_line
+from perdure.runtime.process.sandbox import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from eventlog.env import Env, Process
-    from runtime.plugins.plugin import Program
-    from runtime.process.lines import Line
-    from runtime.process.sandbox import Features
+    from perdure.eventlog.env import Env, Process
+    from perdure.runtime.plugins.plugin import Program
+    from perdure.runtime.process.lines import Line
+    from perdure.runtime.process.sandbox import Features
 
 CHUNK: Final = 64 << 10
 LONGEST: Final = 64 << 10  # bytes of a line that is printed; the rest of it is dropped

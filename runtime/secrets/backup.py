@@ -16,21 +16,21 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
-from actors.run.events import RUN_EVENTS, RunCreated
-from eventlog.errors import LogUnsupported
-from eventlog.sqlite.file import sync_directory
-from eventlog.store import Bounds
-from eventlog.verify import MAX_PROBLEMS
-from runtime.secrets.sealing import unsealed
-from runtime.secrets.seals import KEY_FILE, SEALED_FOLDER, SealFolder, write_whole
-from runtime.secrets.secret import has_sealed
-from runtime.streams import stream_of
+from perdure.actors.run.events import RUN_EVENTS, RunCreated
+from perdure.eventlog.errors import LogUnsupported
+from perdure.eventlog.sqlite.file import sync_directory
+from perdure.eventlog.store import Bounds
+from perdure.eventlog.verify import MAX_PROBLEMS
+from perdure.runtime.secrets.sealing import unsealed
+from perdure.runtime.secrets.seals import KEY_FILE, SEALED_FOLDER, SealFolder, write_whole
+from perdure.runtime.secrets.secret import has_sealed
+from perdure.runtime.streams import stream_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
-    from eventlog.store import Store
+    from perdure.eventlog.store import Store
 
 HASHES: Final = "sealed.sha256"
 _MISSING: Final = "is missing"

@@ -15,7 +15,7 @@ from base64 import b64encode, urlsafe_b64encode
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, quote_plus
 
-from runtime.plugins.contract import PluginError
+from perdure.runtime.plugins.contract import PluginError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

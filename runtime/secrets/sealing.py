@@ -10,7 +10,7 @@ from __future__ import annotations
 import hmac
 from typing import TYPE_CHECKING, Any, Final
 
-from eventlog import cbor
+from perdure.eventlog import cbor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,8 +16,8 @@ import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
-from eventlog.sqlite.file import sync_directory
-from runtime.blobs.blob import is_scope
+from perdure.eventlog.sqlite.file import sync_directory
+from perdure.runtime.blobs.blob import is_scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from eventlog.errors import LogClosed
-from runtime.errors import OperationError
-from runtime.run_logging import about_run
-from runtime.secrets.redaction import Redactor, holds_a_secret
-from runtime.secrets.seals import SealFolder
-from runtime.secrets.secret import SEALED, is_sealed, reference_in
-from runtime.secrets.source import ALL_TO_ALL, FOLDER, SecretNotFound, SecretSource
-from runtime.secrets.vault import Vault
+from perdure.eventlog.errors import LogClosed
+from perdure.runtime.errors import OperationError
+from perdure.runtime.run_logging import about_run
+from perdure.runtime.secrets.redaction import Redactor, holds_a_secret
+from perdure.runtime.secrets.seals import SealFolder
+from perdure.runtime.secrets.secret import SEALED, is_sealed, reference_in
+from perdure.runtime.secrets.source import ALL_TO_ALL, FOLDER, SecretNotFound, SecretSource
+from perdure.runtime.secrets.vault import Vault
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
-    from actors.run.events import RunCreated
-    from eventlog.env import Env
+    from perdure.actors.run.events import RunCreated
+    from perdure.eventlog.env import Env
 
 _THREADS: Final = 4  # small files
 _log = logging.getLogger("perdure.secrets")

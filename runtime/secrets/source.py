@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from runtime.secrets.seals import read_private
-from runtime.settings import SECRET_PREFIX
+from perdure.runtime.secrets.seals import read_private
+from perdure.runtime.settings import SECRET_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from runtime.datadir import DataDir
+    from perdure.runtime.datadir import DataDir
 
 
 class Announcement(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +45,7 @@ def announced(data: DataDir, announcement: Announcement) -> Iterator[None]:
 
 def find_server(data: DataDir) -> Announcement | None:
     """Give the server that holds a log, if it is one and has announced itself."""
-    from eventlog.sqlite.lock import holder_of  # noqa: PLC0415 - commands start quickly
+    from perdure.eventlog.sqlite.lock import holder_of  # noqa: PLC0415 - commands start quickly
 
     announcement, holder = _read(data.server), holder_of(data.log)
     if announcement is None or holder is None or holder.pid != announcement.pid:

@@ -14,14 +14,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
-from actors.run.status import Status
+from perdure.actors.run.status import Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from prometheus_client.metrics_core import Metric
 
-    from runtime.node import Node
+    from perdure.runtime.node import Node
 
 
 Labels = tuple[tuple[str, str], ...]

@@ -24,29 +24,29 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from eventlog.env import RealEnv
-from runtime.datadir import DataDir
-from runtime.http import events, health
-from runtime.http.app import create_app
-from runtime.http.reply import json_reply
-from runtime.http.table import ROWS
-from runtime.local import open_local_node
-from runtime.node import Node
-from runtime.operations.principal import principal_of
-from runtime.port import Gate, Port, PortLimits, open_listeners, tls_context
-from runtime.port.gate import LOCAL_HOSTS
-from runtime.server.announcement import Announcement, announced
-from runtime.server.metrics import Figure, Metrics, figure, figures_by
-from runtime.websocket import Sockets
+from perdure.eventlog.env import RealEnv
+from perdure.runtime.datadir import DataDir
+from perdure.runtime.http import events, health
+from perdure.runtime.http.app import create_app
+from perdure.runtime.http.reply import json_reply
+from perdure.runtime.http.table import ROWS
+from perdure.runtime.local import open_local_node
+from perdure.runtime.node import Node
+from perdure.runtime.operations.principal import principal_of
+from perdure.runtime.port import Gate, Port, PortLimits, open_listeners, tls_context
+from perdure.runtime.port.gate import LOCAL_HOSTS
+from perdure.runtime.server.announcement import Announcement, announced
+from perdure.runtime.server.metrics import Figure, Metrics, figure, figures_by
+from perdure.runtime.websocket import Sockets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from runtime.plugins.loading import Loaded
-    from runtime.port import Upgrade
-    from runtime.settings import Settings
+    from perdure.runtime.plugins.loading import Loaded
+    from perdure.runtime.port import Upgrade
+    from perdure.runtime.settings import Settings
 
 PARTING: Final = 5.0  # seconds that connections get to end
 _STARTING: Final[health.Readiness] = {"ready": False, "why": "starting: the log is being read"}

@@ -1,4 +1,4 @@
 """Perdure over WebSocket: calls and follows on one connection. It knows no rule of a run."""
 
-from runtime.websocket.sockets import SocketLimits as SocketLimits
-from runtime.websocket.sockets import Sockets as Sockets
+from perdure.runtime.websocket.sockets import SocketLimits as SocketLimits
+from perdure.runtime.websocket.sockets import Sockets as Sockets

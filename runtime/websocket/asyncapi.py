@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any, Final, NotRequired, TypedDict
 
 import msgspec
 
-from runtime.errors import ErrorDetail
-from runtime.operations.answers import EVENT_TYPES
-from runtime.operations.requests import FollowLog
-from runtime.websocket.conversation import Call, EndReason, Follow, More, Stop
-from runtime.websocket.formats import FORMATS
-from runtime.websocket.sockets import PATH
+from perdure.runtime.errors import ErrorDetail
+from perdure.runtime.operations.answers import EVENT_TYPES
+from perdure.runtime.operations.requests import FollowLog
+from perdure.runtime.websocket.conversation import Call, EndReason, Follow, More, Stop
+from perdure.runtime.websocket.formats import FORMATS
+from perdure.runtime.websocket.sockets import PATH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from runtime.operations.table import Operation
+    from perdure.runtime.operations.table import Operation
 
 _REFERENCE: Final = "#/components/schemas/{name}"
 

@@ -24,14 +24,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 
-from eventlog.errors import CodecError
-from runtime.errors import OperationError
+from perdure.eventlog.errors import CodecError
+from perdure.runtime.errors import OperationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from runtime.websocket.follower import Follower
-    from runtime.websocket.formats import Format
+    from perdure.runtime.websocket.follower import Follower
+    from perdure.runtime.websocket.formats import Format
 
 Id = (
     Annotated[str, msgspec.Meta(min_length=1, max_length=64)]

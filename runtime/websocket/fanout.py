@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
-from eventlog.follow import HEARTBEAT
-from runtime.channels.channel import thinned
-from runtime.channels.service import BATCH_BYTES
-from runtime.websocket.frames import framed
+from perdure.eventlog.follow import HEARTBEAT
+from perdure.runtime.channels.channel import thinned
+from perdure.runtime.channels.service import BATCH_BYTES
+from perdure.runtime.websocket.frames import framed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eventlog.log import EventLog
-    from eventlog.record import Mark, Record
-    from runtime.channels import Following
-    from runtime.channels.channel import Channel
-    from runtime.channels.shown import Shown
-    from runtime.websocket.formats import Format
+    from perdure.eventlog.log import EventLog
+    from perdure.eventlog.record import Mark, Record
+    from perdure.runtime.channels import Following
+    from perdure.runtime.channels.channel import Channel
+    from perdure.runtime.channels.shown import Shown
+    from perdure.runtime.websocket.formats import Format
 
 STEP: Final = 256  # records at a time: few are encoded before the first is sent
 BREATH: Final = 64  # frames that are written, or groups passed by, before others do something

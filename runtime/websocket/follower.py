@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 if TYPE_CHECKING:
-    from runtime.channels import Delivery, Following
-    from runtime.websocket.conversation import Conversation, EndReason
-    from runtime.websocket.fanout import Fanout
-    from runtime.websocket.formats import Format
-    from runtime.websocket.wire import Wire
+    from perdure.runtime.channels import Delivery, Following
+    from perdure.runtime.websocket.conversation import Conversation, EndReason
+    from perdure.runtime.websocket.fanout import Fanout
+    from perdure.runtime.websocket.formats import Format
+    from perdure.runtime.websocket.wire import Wire
 
 MOST: Final = 500  # events in a frame
 

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import cbor2
 
-from eventlog import cbor
-from eventlog.errors import CodecError
-from runtime.strict_json import decode_json, encode_json
-from runtime.websocket.frames import BINARY, TEXT
+from perdure.eventlog import cbor
+from perdure.eventlog.errors import CodecError
+from perdure.runtime.strict_json import decode_json, encode_json
+from perdure.runtime.websocket.frames import BINARY, TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from runtime.channels.shown import Shown
+    from perdure.runtime.channels.shown import Shown
 
 FollowId = str | int
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 import trio
 from trio_websocket import ConnectionClosed
 
-from runtime.errors import OperationError
-from runtime.operations.principal import Permission
-from runtime.websocket.conversation import (
+from perdure.runtime.errors import OperationError
+from perdure.runtime.operations.principal import Permission
+from perdure.runtime.websocket.conversation import (
     Call,
     Conversation,
     ConversationLimits,
@@ -19,16 +19,16 @@ from runtime.websocket.conversation import (
     Reply,
     Stop,
 )
-from runtime.websocket.follower import Follower
-from runtime.websocket.frames import PING, header
+from perdure.runtime.websocket.follower import Follower
+from perdure.runtime.websocket.frames import PING, header
 
 if TYPE_CHECKING:
-    from eventlog.env import Env
-    from runtime.operations.principal import Principal
-    from runtime.operations.table import Operations
-    from runtime.websocket.fanout import Fanout
-    from runtime.websocket.formats import Format
-    from runtime.websocket.wire import Wire
+    from perdure.eventlog.env import Env
+    from perdure.runtime.operations.principal import Principal
+    from perdure.runtime.operations.table import Operations
+    from perdure.runtime.websocket.fanout import Fanout
+    from perdure.runtime.websocket.formats import Format
+    from perdure.runtime.websocket.wire import Wire
 
 PING_AFTER: Final = 20.0  # seconds of silence
 GONE_AFTER: Final = 60.0

@@ -14,21 +14,21 @@ import trio
 import wsproto.utilities
 from trio_websocket import ConnectionClosed, HandshakeError, wrap_server_stream
 
-from runtime.websocket.conversation import ConversationLimits
-from runtime.websocket.fanout import Fanout
-from runtime.websocket.formats import FORMATS
-from runtime.websocket.frames import BadPeer, close_frame
-from runtime.websocket.session import Session
-from runtime.websocket.wire import Wire, WireLimits
+from perdure.runtime.websocket.conversation import ConversationLimits
+from perdure.runtime.websocket.fanout import Fanout
+from perdure.runtime.websocket.formats import FORMATS
+from perdure.runtime.websocket.frames import BadPeer, close_frame
+from perdure.runtime.websocket.session import Session
+from perdure.runtime.websocket.wire import Wire, WireLimits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from trio_websocket import WebSocketConnection
 
-    from runtime.node import Node
-    from runtime.operations.principal import Principal
-    from runtime.websocket.formats import Format
+    from perdure.runtime.node import Node
+    from perdure.runtime.operations.principal import Principal
+    from perdure.runtime.websocket.formats import Format
 
     Refusal = tuple[str, str, *tuple[tuple[bytes, bytes], ...]]  # code, message, headers
 

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from runtime.websocket.frames import FrameLimits, FrameMeter, framed, is_close
+from perdure.runtime.websocket.frames import FrameLimits, FrameMeter, framed, is_close
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from eventlog.env import Env
+    from perdure.eventlog.env import Env
 
 
 PIECE: Final = 64 << 10

@@ -4,7 +4,7 @@ from hashlib import sha256
 
 import pytest
 
-from actors.claim import (
+from perdure.actors.claim import (
     KEYED_SCHEME,
     SCHEME,
     ClaimMade,
@@ -12,7 +12,7 @@ from actors.claim import (
     keyed_hash,
     request_hash,
 )
-from actors.lineage import lineage_stream
+from perdure.actors.lineage import lineage_stream
 
 CLAIM = ClaimMade(run_id="r1", request_hash="h", scheme=SCHEME, window=100, at=1000)
 

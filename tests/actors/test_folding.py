@@ -10,19 +10,19 @@ import trio
 from msgspec import structs
 from trio.testing import MockClock
 
-from actors import mailbox
-from actors.decider import Decider
-from actors.folded import Folded
-from actors.folding import fold_events, fold_rest, fold_stream
-from actors.run.core import FOLD, RUN
-from actors.run.events import RUN_EVENTS, Answered, ProgressReported, StageChanged
-from actors.testing import given
-from eventlog import EventLog, MemoryStore, Record, cbor, open_log
-from eventlog.errors import CodecError
-from eventlog.reading import Page
-from eventlog.record import START, Mark
-from eventlog.store import Bounds, StoredPage
-from eventlog.testing import example_record
+from perdure.actors import mailbox
+from perdure.actors.decider import Decider
+from perdure.actors.folded import Folded
+from perdure.actors.folding import fold_events, fold_rest, fold_stream
+from perdure.actors.run.core import FOLD, RUN
+from perdure.actors.run.events import RUN_EVENTS, Answered, ProgressReported, StageChanged
+from perdure.actors.testing import given
+from perdure.eventlog import EventLog, MemoryStore, Record, cbor, open_log
+from perdure.eventlog.errors import CodecError
+from perdure.eventlog.reading import Page
+from perdure.eventlog.record import START, Mark
+from perdure.eventlog.store import Bounds, StoredPage
+from perdure.eventlog.testing import example_record
 from tests.actors.test_mailbox import COUNTER, COUNTS, Count, Counted, World, world
 from tests.actors.test_run_core import ASKED, CANCELING, CREATED, STARTED, export
 from tests.eventlog.conftest import SteadyEnv

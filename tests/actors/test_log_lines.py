@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from actors.run.events import LogBatch, LogLine
-from actors.run.history import History
-from actors.run.log_lines import BURST, FLOOD, RATE, LogLines
-from actors.run.outbox import Outbox
+from perdure.actors.run.events import LogBatch, LogLine
+from perdure.actors.run.history import History
+from perdure.actors.run.log_lines import BURST, FLOOD, RATE, LogLines
+from perdure.actors.run.outbox import Outbox
 
 SECOND = 1_000_000_000
 LINE = "x" * 1024

@@ -9,10 +9,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.decider import Decider
-from actors.errors import Crashed, NoSuchActor, Refusal
-from actors.mailbox import Actor
-from eventlog import (
+from perdure.actors.decider import Decider
+from perdure.actors.errors import Crashed, NoSuchActor, Refusal
+from perdure.actors.mailbox import Actor
+from perdure.eventlog import (
     Append,
     DiskFull,
     EventLog,
@@ -24,8 +24,8 @@ from eventlog import (
     WrongExpectedVersion,
     open_log,
 )
-from eventlog.store import Bounds
-from eventlog.testing import example_event
+from perdure.eventlog.store import Bounds
+from perdure.eventlog.testing import example_event
 from tests.eventlog.conftest import SteadyEnv
 
 # A counter: the smallest actor.

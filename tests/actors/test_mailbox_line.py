@@ -10,12 +10,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.errors import Crashed
-from actors.mailbox import BATCH, MAX_MAIL, Actor
-from eventlog import LogClosed, Overloaded, StreamWrite
-from eventlog.append import MAX_APPEND_EVENTS
-from eventlog.errors import InvalidAppend
-from eventlog.testing import example_event
+from perdure.actors.errors import Crashed
+from perdure.actors.mailbox import BATCH, MAX_MAIL, Actor
+from perdure.eventlog import LogClosed, Overloaded, StreamWrite
+from perdure.eventlog.append import MAX_APPEND_EVENTS
+from perdure.eventlog.errors import InvalidAppend
+from perdure.eventlog.testing import example_event
 from tests.actors.test_mailbox import COUNTER, COUNTS, Count, Counted, TooMuch, gather, world
 from tests.actors.test_mailbox_log import scene
 

@@ -11,11 +11,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors import mailbox
-from actors.errors import Crashed, NoSuchActor
-from actors.folded import Folded
-from actors.mailbox import TRIES, Actor
-from eventlog import (
+from perdure.actors import mailbox
+from perdure.actors.errors import Crashed, NoSuchActor
+from perdure.actors.folded import Folded
+from perdure.actors.mailbox import TRIES, Actor
+from perdure.eventlog import (
     Append,
     EventLog,
     LogClosed,
@@ -23,11 +23,11 @@ from eventlog import (
     StreamWrite,
     WrongExpectedVersion,
 )
-from eventlog.append import Receipt
-from eventlog.errors import CodecError, ScopeMoved
-from eventlog.reading import Page
-from eventlog.record import Mark
-from eventlog.testing import example_event
+from perdure.eventlog.append import Receipt
+from perdure.eventlog.errors import CodecError, ScopeMoved
+from perdure.eventlog.reading import Page
+from perdure.eventlog.record import Mark
+from perdure.eventlog.testing import example_event
 from tests.actors.test_mailbox import COUNTER, COUNTS, Count, Counted, TooMuch, World, world
 
 if TYPE_CHECKING:

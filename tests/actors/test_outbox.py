@@ -2,11 +2,17 @@ from __future__ import annotations
 
 import pytest
 
-from actors.errors import Invalid
-from actors.run.events import ExportAppended, LogBatch, ProgressReported, ResultMarked, StageChanged
-from actors.run.history import History
-from actors.run.log_lines import MAX_LINES
-from actors.run.outbox import MAX_ITEMS, WINDOW, Outbox
+from perdure.actors.errors import Invalid
+from perdure.actors.run.events import (
+    ExportAppended,
+    LogBatch,
+    ProgressReported,
+    ResultMarked,
+    StageChanged,
+)
+from perdure.actors.run.history import History
+from perdure.actors.run.log_lines import MAX_LINES
+from perdure.actors.run.outbox import MAX_ITEMS, WINDOW, Outbox
 
 MS = 1_000_000
 

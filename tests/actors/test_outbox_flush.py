@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from actors.errors import Invalid
-from actors.run.events import (
+from perdure.actors.errors import Invalid
+from perdure.actors.run.events import (
     RUN_EVENTS,
     ExportAppended,
     LogBatch,
@@ -18,9 +18,9 @@ from actors.run.events import (
     ResultMarked,
     StageChanged,
 )
-from actors.run.history import History, fingerprint
-from actors.run.log_lines import MAX_LEVEL, MAX_LINE, MAX_LINE_BYTES, MAX_LINES
-from actors.run.outbox import LONG_RUN, MAX_BYTES, PROGRESS_ITEMS, WINDOW, Outbox
+from perdure.actors.run.history import History, fingerprint
+from perdure.actors.run.log_lines import MAX_LEVEL, MAX_LINE, MAX_LINE_BYTES, MAX_LINES
+from perdure.actors.run.outbox import LONG_RUN, MAX_BYTES, PROGRESS_ITEMS, WINDOW, Outbox
 
 
 def outbox(history: History | None = None, *, progress_items: bool = False) -> Outbox:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from actors.errors import (
+from perdure.actors.errors import (
     AnsweredOtherwise,
     Fenced,
     NoSuchQuestion,

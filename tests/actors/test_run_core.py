@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given as hypothetically
 from hypothesis import strategies as st
 
-from actors.errors import AnsweredOtherwise, Fenced, Invalid, NotNow, Refusal
-from actors.run.commands import (
+from perdure.actors.errors import AnsweredOtherwise, Fenced, Invalid, NotNow, Refusal
+from perdure.actors.run.commands import (
     Activate,
     Answer,
     Deactivate,
@@ -18,8 +18,8 @@ from actors.run.commands import (
     RequestCancel,
     RunCommand,
 )
-from actors.run.core import RUN, Run, decide, evolve
-from actors.run.events import (
+from perdure.actors.run.core import RUN, Run, decide, evolve
+from perdure.actors.run.events import (
     Activated,
     Answered,
     CancelEscalated,
@@ -35,8 +35,8 @@ from actors.run.events import (
     StageChanged,
     StepRecorded,
 )
-from actors.run.status import MOVES, CancelIntent, CancelMode, Outcome, Status
-from actors.testing import given
+from perdure.actors.run.status import MOVES, CancelIntent, CancelMode, Outcome, Status
+from perdure.actors.testing import given
 
 SECOND = 1_000_000_000
 BOOM = RunError(code="PLUGIN_ERROR", message="boom")

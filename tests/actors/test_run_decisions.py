@@ -5,10 +5,17 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from actors.errors import AnsweredOtherwise, Fenced, Invalid, NoSuchQuestion, NotNow, Refusal
-from actors.run.commands import Activate, Answer, Deactivate, Finish, Recover, RequestCancel
-from actors.run.core import RUN, canceled, decide, timed_out
-from actors.run.events import (
+from perdure.actors.errors import (
+    AnsweredOtherwise,
+    Fenced,
+    Invalid,
+    NoSuchQuestion,
+    NotNow,
+    Refusal,
+)
+from perdure.actors.run.commands import Activate, Answer, Deactivate, Finish, Recover, RequestCancel
+from perdure.actors.run.core import RUN, canceled, decide, timed_out
+from perdure.actors.run.events import (
     Activated,
     Answered,
     CancelRequested,
@@ -18,8 +25,8 @@ from actors.run.events import (
     RunError,
     RunEvent,
 )
-from actors.run.status import CancelIntent, CancelMode, Outcome, Status
-from actors.testing import given
+from perdure.actors.run.status import CancelIntent, CancelMode, Outcome, Status
+from perdure.actors.testing import given
 from tests.actors.test_run_core import ASKED, BOOM, CANCELING, CREATED, HISTORIES, SECOND, export
 
 RUNNING = HISTORIES[Status.RUNNING]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import fields, replace
 
-from actors.run.core import INPUT_REQUIRED, RUN, Run, describe, evolve
-from actors.run.events import (
+from perdure.actors.run.core import INPUT_REQUIRED, RUN, Run, describe, evolve
+from perdure.actors.run.events import (
     Activated,
     Answered,
     CancelEscalated,
@@ -26,7 +26,7 @@ from actors.run.events import (
     StepFailed,
     StepRecorded,
 )
-from actors.run.status import CancelIntent, CancelMode, Outcome, Status
+from perdure.actors.run.status import CancelIntent, CancelMode, Outcome, Status
 from tests.actors.test_run_core import BOOM, CREATED, SECOND, STARTED, export
 
 # A run in the middle of everything, so that whatever an event resets is seen.

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from actors.run.events import (
+from perdure.actors.run.events import (
     Answered,
     ChildStarted,
     QuestionAsked,
@@ -11,7 +11,7 @@ from actors.run.events import (
     StepFailed,
     StepRecorded,
 )
-from actors.run.history import History, fingerprint
+from perdure.actors.run.history import History, fingerprint
 from tests.actors.test_run_core import BOOM, CREATED, STARTED, export
 
 

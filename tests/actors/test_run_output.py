@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from actors.errors import Invalid, TooLarge
-from actors.run.events import (
+from perdure.actors.errors import Invalid, TooLarge
+from perdure.actors.run.events import (
     RUN_EVENTS,
     LogBatch,
     Output,
@@ -14,7 +14,7 @@ from actors.run.events import (
     ResultMarked,
     StageChanged,
 )
-from actors.run.output import (
+from perdure.actors.run.output import (
     MAX_BINARY,
     MAX_LABEL,
     MAX_MESSAGE,
@@ -25,7 +25,7 @@ from actors.run.output import (
     inline_bytes,
     readable,
 )
-from eventlog.errors import CodecError
+from perdure.eventlog.errors import CodecError
 from tests.actors.test_run_core import export
 
 ENVELOPE: Any = {"event_id": bytes(16), "event_time": 0}

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from actors.run.commands import (
+from perdure.actors.run.commands import (
     Recover,
 )
-from actors.run.core import RUN
-from actors.run.events import (
+from perdure.actors.run.core import RUN
+from perdure.actors.run.events import (
     Activated,
     CancelRequested,
     Deactivated,
@@ -14,8 +14,8 @@ from actors.run.events import (
     SleepBegun,
     StepRecorded,
 )
-from actors.run.status import CancelIntent, CancelMode, Status
-from actors.testing import given
+from perdure.actors.run.status import CancelIntent, CancelMode, Status
+from perdure.actors.testing import given
 from tests.actors.test_run_core import ASKED, CREATED, SECOND, STARTED, export
 
 RESUME = Recover(resumes=True, compatible=True, at=10 * SECOND)

@@ -6,12 +6,12 @@ from itertools import product
 
 import pytest
 
-from actors.errors import Fenced, NoSuchQuestion, NotNow, Refusal
-from actors.run.commands import Answer, Recover, RequestCancel, RunCommand
-from actors.run.core import RUN
-from actors.run.events import ProgressReported
-from actors.run.status import ENDED, MOVES, OPEN, CancelMode, Outcome, Status
-from actors.testing import given
+from perdure.actors.errors import Fenced, NoSuchQuestion, NotNow, Refusal
+from perdure.actors.run.commands import Answer, Recover, RequestCancel, RunCommand
+from perdure.actors.run.core import RUN
+from perdure.actors.run.events import ProgressReported
+from perdure.actors.run.status import ENDED, MOVES, OPEN, CancelMode, Outcome, Status
+from perdure.actors.testing import given
 from tests.actors.test_run_core import (
     ACTIVATE,
     ACTIVATE_AGAIN,

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from actors.run.core import INPUT_REQUIRED, RUN
-from actors.run.events import (
+from perdure.actors.run.core import INPUT_REQUIRED, RUN
+from perdure.actors.run.events import (
     RUN_EVENTS,
     Activated,
     Answered,
@@ -20,8 +20,8 @@ from actors.run.events import (
     RunEvent,
     StageChanged,
 )
-from actors.run.status import Outcome, Status
-from actors.run.views import (
+from perdure.actors.run.status import Outcome, Status
+from perdure.actors.run.views import (
     addition,
     delta,
     export_item,
@@ -32,8 +32,8 @@ from actors.run.views import (
     question_view,
     record,
 )
-from eventlog.record import Metadata, Record
-from eventlog.testing import example_record
+from perdure.eventlog.record import Metadata, Record
+from perdure.eventlog.testing import example_record
 from tests.actors.test_run_core import CREATED, HISTORIES, SECOND, ended, export
 
 RUN_ID = CREATED.run_id

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from actors.errors import Fenced, Invalid
-from actors.testing import Given, given
+from perdure.actors.errors import Fenced, Invalid
+from perdure.actors.testing import Given, given
 from tests.actors.test_mailbox import COUNTER, Count, Counted, TooMuch
 
 

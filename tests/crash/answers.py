@@ -14,7 +14,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from eventlog import Append, StreamWrite
+from perdure.eventlog import Append, StreamWrite
 from tests.crash import workload
 
 if TYPE_CHECKING:

@@ -12,20 +12,20 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import runtime.blobs.file_depot
-from eventlog import RealEnv, SqliteStore, open_log
+import perdure.runtime.blobs.file_depot
 from perdure import RunContext, entry, plugin
-from runtime.blobs.blob import Blob, scope_of
-from runtime.blobs.file_depot import FileDepot
-from runtime.blobs.store import BlobStore
-from runtime.execution.current_run import CurrentRun
-from runtime.execution.intake import settle
-from runtime.execution.limits import HostLimits
-from runtime.lists.directory import Directory
-from runtime.node import open_node
-from runtime.operations.principal import LOCAL
-from runtime.operations.requests import CreateRun
-from runtime.plugins.plugin import declared
+from perdure.eventlog import RealEnv, SqliteStore, open_log
+from perdure.runtime.blobs.blob import Blob, scope_of
+from perdure.runtime.blobs.file_depot import FileDepot
+from perdure.runtime.blobs.store import BlobStore
+from perdure.runtime.execution.current_run import CurrentRun
+from perdure.runtime.execution.intake import settle
+from perdure.runtime.execution.limits import HostLimits
+from perdure.runtime.lists.directory import Directory
+from perdure.runtime.node import open_node
+from perdure.runtime.operations.principal import LOCAL
+from perdure.runtime.operations.requests import CreateRun
+from perdure.runtime.plugins.plugin import declared
 from tests.crash.recorded_program import main
 from tests.crash.soundness import LOG_NAME
 
@@ -84,7 +84,7 @@ async def serve(directory: Path, answers: int) -> None:
 
 def without_directory_sync() -> None:
     """Rename, and leave it at that."""
-    setattr(runtime.blobs.file_depot, "sync_directory", lambda _: None)  # noqa: B010 - not its own name
+    setattr(perdure.runtime.blobs.file_depot, "sync_directory", lambda _: None)  # noqa: B010 - not its own name
 
 
 def without_file_sync() -> None:
@@ -94,7 +94,7 @@ def without_file_sync() -> None:
         draft._depot.publish(draft._path, blob)
         draft._published = True
 
-    runtime.blobs.file_depot._FileDraft.publish = publish  # type: ignore[method-assign,assignment]
+    perdure.runtime.blobs.file_depot._FileDraft.publish = publish  # type: ignore[method-assign,assignment]
 
 
 def event_first() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import trio
 
-from eventlog import RealEnv, SqliteStore, back_up, open_log, restore
+from perdure.eventlog import RealEnv, SqliteStore, back_up, open_log, restore
 from tests.crash.writing_child import end_with_standard_input
 
 

@@ -15,15 +15,15 @@ from pathlib import Path
 
 import trio
 
-from eventlog import RealEnv, SqliteStore, open_log
-from runtime.blobs.file_depot import FileDepot
-from runtime.blobs.store import BlobStore
-from runtime.execution.limits import HostLimits
-from runtime.lists.directory import Directory
-from runtime.node import Node, open_node
-from runtime.operations.principal import LOCAL
-from runtime.operations.requests import CreateRun
-from runtime.plugins.plugin import declared
+from perdure.eventlog import RealEnv, SqliteStore, open_log
+from perdure.runtime.blobs.file_depot import FileDepot
+from perdure.runtime.blobs.store import BlobStore
+from perdure.runtime.execution.limits import HostLimits
+from perdure.runtime.lists.directory import Directory
+from perdure.runtime.node import Node, open_node
+from perdure.runtime.operations.principal import LOCAL
+from perdure.runtime.operations.requests import CreateRun
+from perdure.runtime.plugins.plugin import declared
 from tests.crash.soundness import LOG_NAME
 from tests.crash.writing_child import end_with_standard_input
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from eventlog.ledger import Admitted
-from eventlog.sqlite import connection
-from eventlog.writer import Writer
+from perdure.eventlog.ledger import Admitted
+from perdure.eventlog.sqlite import connection
+from perdure.eventlog.writer import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from perdure import SyncRunContext, entry, plugin
-from runtime.execution.limits import HostLimits
+from perdure.runtime.execution.limits import HostLimits
 from tests.crash.killed_program import main
 
 MARK: Final = "perdure-test-grandchild"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import trio
 
-from eventlog import RealEnv, SqliteStore, open_log
+from perdure.eventlog import RealEnv, SqliteStore, open_log
 from tests.crash.writing_child import end_with_standard_input
 
 

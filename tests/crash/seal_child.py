@@ -14,26 +14,26 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-import runtime.secrets.seals
-from actors.run.events import RunCreated
-from eventlog import RealEnv, SqliteStore, open_log
-from eventlog.sqlite.file import sync_directory
+import perdure.runtime.secrets.seals
 from perdure import RunContext, Secret, entry, plugin
-from runtime.lists.directory import Directory
-from runtime.node import open_node
-from runtime.operations.creation import Creation
-from runtime.operations.principal import LOCAL
-from runtime.operations.requests import CreateRun
-from runtime.plugins.plugin import declared
-from runtime.secrets.secrets import Accepted, Secrets, open_secrets
+from perdure.actors.run.events import RunCreated
+from perdure.eventlog import RealEnv, SqliteStore, open_log
+from perdure.eventlog.sqlite.file import sync_directory
+from perdure.runtime.lists.directory import Directory
+from perdure.runtime.node import open_node
+from perdure.runtime.operations.creation import Creation
+from perdure.runtime.operations.principal import LOCAL
+from perdure.runtime.operations.requests import CreateRun
+from perdure.runtime.plugins.plugin import declared
+from perdure.runtime.secrets.secrets import Accepted, Secrets, open_secrets
 from tests.crash.recorded_program import main
 from tests.crash.soundness import LOG_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
 
-    from actors.folded import Folded
-    from actors.run.core import Run
+    from perdure.actors.folded import Folded
+    from perdure.actors.run.core import Run
 
 RUNS: Final = 6
 
@@ -85,7 +85,7 @@ async def serve(directory: Path, answers: int) -> None:
 
 def without_directory_sync() -> None:
     """Rename, and leave it at that."""
-    setattr(runtime.secrets.seals, "sync_directory", lambda _: None)  # noqa: B010 - not its own name
+    setattr(perdure.runtime.secrets.seals, "sync_directory", lambda _: None)  # noqa: B010 - not its own name
 
 
 def without_file_sync() -> None:
@@ -98,7 +98,7 @@ def without_file_sync() -> None:
         unfinished.rename(path)
         sync_directory(path.parent)
 
-    runtime.secrets.seals.write_whole = write_whole
+    perdure.runtime.secrets.seals.write_whole = write_whole
 
 
 def event_first() -> None:

@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from eventlog import Append, EventLog, EventLogError, RealEnv, SqliteStore, StreamWrite, open_log
-from eventlog import verify as verify_log
-from eventlog.store import Bounds
+from perdure.eventlog import (
+    Append,
+    EventLog,
+    EventLogError,
+    RealEnv,
+    SqliteStore,
+    StreamWrite,
+    open_log,
+)
+from perdure.eventlog import verify as verify_log
+from perdure.eventlog.store import Bounds
 from tests.crash import workload
 from tests.crash.answers import NOT_WRITTEN, Answer, Answered, with_answer
 
@@ -18,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from eventlog import Record
+    from perdure.eventlog import Record
 
 LOG_NAME: Final = "log.db"
 WITHOUT: Final = ("*-shm",)  # SQLite's shared memory: rebuilt by whoever opens the database first

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from actors.run.events import RUN_EVENTS, ExportAppended
-from eventlog import EventLogError, RealEnv, SqliteStore
-from runtime.blobs.blob import Blob, blob_at
-from runtime.blobs.file_depot import FileDepot
+from perdure.actors.run.events import RUN_EVENTS, ExportAppended
+from perdure.eventlog import EventLogError, RealEnv, SqliteStore
+from perdure.runtime.blobs.blob import Blob, blob_at
+from perdure.runtime.blobs.file_depot import FileDepot
 from tests.crash.blob_child import EXPORTS, RUNS
 from tests.crash.soundness import LOG_NAME, read
 from tests.crash.workbench import Workbench

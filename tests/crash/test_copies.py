@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Final
 import pytest
 import trio
 
-from eventlog import EventLogError, SqliteStore
-from eventlog.sqlite.store import BACKUP, LOG
+from perdure.eventlog import EventLogError, SqliteStore
+from perdure.eventlog.sqlite.store import BACKUP, LOG
 from tests.crash.child import Child
 from tests.crash.soundness import LOG_NAME, History, read, verified
 from tests.crash.strace import Strace, require_strace

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 import trio
 
-from eventlog import (
+from perdure.eventlog import (
     Append,
     DiskFull,
     EventLog,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from _pytest.mark import ParameterSet
 
-    from eventlog import Record
+    from perdure.eventlog import Record
 
 # A real full disk
 

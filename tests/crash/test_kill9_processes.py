@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from actors.run.events import ExportAppended, RunEnded
-from runtime.blobs.blob import blob_at
+from perdure.actors.run.events import ExportAppended, RunEnded
+from perdure.runtime.blobs.blob import blob_at
 from tests.crash.child import PATIENCE, Child
 from tests.crash.process_child import MARK
 from tests.crash.soundness import LOG_NAME

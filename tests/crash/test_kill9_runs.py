@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from actors.run.core import MAX_IDLE_ACTIVATIONS, RUN
-from actors.run.events import RUN_EVENTS, ExportAppended, RunEnded
-from eventlog import RealEnv, SqliteStore
+from perdure.actors.run.core import MAX_IDLE_ACTIVATIONS, RUN
+from perdure.actors.run.events import RUN_EVENTS, ExportAppended, RunEnded
+from perdure.eventlog import RealEnv, SqliteStore
 from tests.crash.child import Child
 from tests.crash.running_child import BODIES, STEPS
 from tests.crash.soundness import LOG_NAME, read

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 import trio
 
-from actors.run.events import RUN_EVENTS, RunCreated, RunEnded
-from eventlog import EventLogError, RealEnv, SqliteStore, open_log
-from runtime.lists.directory import Directory
-from runtime.node import open_node
-from runtime.secrets.sealing import unsealed
-from runtime.secrets.seals import KEY_FILE, SEALED_FOLDER, SealFolder, SecretsUnusable
-from runtime.secrets.secrets import open_secrets
+from perdure.actors.run.events import RUN_EVENTS, RunCreated, RunEnded
+from perdure.eventlog import EventLogError, RealEnv, SqliteStore, open_log
+from perdure.runtime.lists.directory import Directory
+from perdure.runtime.node import open_node
+from perdure.runtime.secrets.sealing import unsealed
+from perdure.runtime.secrets.seals import KEY_FILE, SEALED_FOLDER, SealFolder, SecretsUnusable
+from perdure.runtime.secrets.secrets import open_secrets
 from tests.crash.seal_child import PLUGINS, RUNS, token
 from tests.crash.soundness import LOG_NAME, read
 from tests.crash.workbench import Workbench

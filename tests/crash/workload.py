@@ -11,7 +11,7 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
-from eventlog import NewEvent, Record, cbor
+from perdure.eventlog import NewEvent, Record, cbor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-import eventlog.sqlite.store
-from eventlog import (
+import perdure.eventlog.sqlite.store
+from perdure.eventlog import (
     Append,
     Conflict,
     DiskFull,
@@ -41,7 +41,7 @@ from tests.crash.soundness import LOG_NAME
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eventlog import Receipt
+    from perdure.eventlog import Receipt
 
 SHARED: Final = [f"shared/{i}" for i in range(10)]
 LOG_FAILED: Final = 70  # the exit status when the log closed itself
@@ -189,7 +189,7 @@ def main() -> int:
     if options.wait:
         os.read(0, 1024)
     threading.Thread(target=end_with_standard_input, daemon=True).start()
-    eventlog.sqlite.store.CHECKPOINT_BYTES = options.checkpoint_bytes  # type: ignore[misc]
+    perdure.eventlog.sqlite.store.CHECKPOINT_BYTES = options.checkpoint_bytes  # type: ignore[misc]
     if options.mutant is not None:
         mutants.ALL[options.mutant]()
     try:

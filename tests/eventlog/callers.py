@@ -7,8 +7,16 @@ from collections.abc import Sequence
 import trio
 import trio.testing
 
-from eventlog import Append, EventLog, EventLogError, MemoryStore, Receipt, Record, StreamWrite
-from eventlog.testing import example_event
+from perdure.eventlog import (
+    Append,
+    EventLog,
+    EventLogError,
+    MemoryStore,
+    Receipt,
+    Record,
+    StreamWrite,
+)
+from perdure.eventlog.testing import example_event
 
 
 def write(stream: str, expected: int = 0) -> Append:

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from eventlog.memory import MemoryStore
-from eventlog.simulation import SimEnv
+from perdure.eventlog.memory import MemoryStore
+from perdure.eventlog.simulation import SimEnv
 
 
 class SteadyEnv(SimEnv):

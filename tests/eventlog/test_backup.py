@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from eventlog import (
+from perdure.eventlog import (
     Append,
     EventLog,
     InvalidCursor,
@@ -20,10 +20,10 @@ from eventlog import (
     restore,
     verify,
 )
-from eventlog.simulation import SimEnv
-from eventlog.sqlite.store import BACKUP
-from eventlog.store import Bounds
-from eventlog.testing import example_event, example_log
+from perdure.eventlog.simulation import SimEnv
+from perdure.eventlog.sqlite.store import BACKUP
+from perdure.eventlog.store import Bounds
+from perdure.eventlog.testing import example_event, example_log
 
 
 @pytest.fixture

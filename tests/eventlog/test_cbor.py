@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog import cbor
-from eventlog.errors import CodecError
+from perdure.eventlog import cbor
+from perdure.eventlog.errors import CodecError
 from tests.fuzz import examples
 
 text = st.text(

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from eventlog.cursor import check_of, format_cursor, parse_cursor
-from eventlog.errors import InvalidCursor
-from eventlog.record import START, Mark
+from perdure.eventlog.cursor import check_of, format_cursor, parse_cursor
+from perdure.eventlog.errors import InvalidCursor
+from perdure.eventlog.record import START, Mark
 from tests.fuzz import examples
 
 GENERATION = "0123456789abcdef"

@@ -9,8 +9,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from eventlog.env import Env, FaultPoint, IdMint, RealEnv
-from eventlog.simulation import Dead, SimEnv, simulate
+from perdure.eventlog.env import Env, FaultPoint, IdMint, RealEnv
+from perdure.eventlog.simulation import Dead, SimEnv, simulate
 
 
 def world() -> SimEnv:

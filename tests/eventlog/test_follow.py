@@ -4,7 +4,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from eventlog import (
+from perdure.eventlog import (
     EVERYTHING,
     Append,
     EventLog,
@@ -21,8 +21,8 @@ from eventlog import (
     cbor,
     open_log,
 )
-from eventlog.store import Bounds
-from eventlog.testing import EXAMPLE_TIME, example_event, example_log
+from perdure.eventlog.store import Bounds
+from perdure.eventlog.testing import EXAMPLE_TIME, example_event, example_log
 from tests.eventlog.conftest import SteadyEnv
 
 

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from eventlog import cbor
-from eventlog.append import Append, StreamWrite, Unmoved
-from eventlog.errors import InvalidAppend, ScopeMoved, StreamSealed, WrongExpectedVersion
-from eventlog.ledger import Admitted, Deferred, Ledger, Refused, Repeated
-from eventlog.memory import MemoryStore
-from eventlog.record import NewEvent
-from eventlog.testing import example_event, example_log, example_record
+from perdure.eventlog import cbor
+from perdure.eventlog.append import Append, StreamWrite, Unmoved
+from perdure.eventlog.errors import InvalidAppend, ScopeMoved, StreamSealed, WrongExpectedVersion
+from perdure.eventlog.ledger import Admitted, Deferred, Ledger, Refused, Repeated
+from perdure.eventlog.memory import MemoryStore
+from perdure.eventlog.record import NewEvent
+from perdure.eventlog.testing import example_event, example_log, example_record
 
 NOW = 1_767_225_600_000_000_000
 

@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from eventlog import (
+from perdure.eventlog import (
     START,
     Append,
     EventLog,
@@ -24,10 +24,10 @@ from eventlog import (
     StreamWrite,
     open_log,
 )
-from eventlog.cursor import format_cursor
-from eventlog.snapshots import KEPT_PER_STREAM, Snapshots
-from eventlog.store import Bounds
-from eventlog.testing import EXAMPLE_TIME, example_event, example_log, example_record
+from perdure.eventlog.cursor import format_cursor
+from perdure.eventlog.snapshots import KEPT_PER_STREAM, Snapshots
+from perdure.eventlog.store import Bounds
+from perdure.eventlog.testing import EXAMPLE_TIME, example_event, example_log, example_record
 from tests.eventlog.conftest import SteadyEnv
 
 

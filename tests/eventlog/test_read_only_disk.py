@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from eventlog import RealEnv, SqliteStore, StoreFailed
-from eventlog.record import START
-from eventlog.sqlite.file import wal_of
+from perdure.eventlog import RealEnv, SqliteStore, StoreFailed
+from perdure.eventlog.record import START
+from perdure.eventlog.sqlite.file import wal_of
 
 
 def test_a_log_on_a_read_only_disk_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SQLite makes no file beside it; a log that was left open says what to do instead."""
     path = tmp_path / "log.db"
     SqliteStore.open(path, env=RealEnv()).close()
-    monkeypatch.setattr("eventlog.sqlite.store.is_read_only", lambda _: True)
+    monkeypatch.setattr("perdure.eventlog.sqlite.store.is_read_only", lambda _: True)
     before = sorted(tmp_path.iterdir())
     reader = SqliteStore.open_reader(path)
     assert reader.head() == START

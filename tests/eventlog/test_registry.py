@@ -6,8 +6,16 @@ from typing import Any, ClassVar
 
 import pytest
 
-from eventlog import CodecError, EventRegistry, Metadata, NewEvent, Record, UnknownEvent, cbor
-from eventlog.testing import EXAMPLE_TIME, example_record
+from perdure.eventlog import (
+    CodecError,
+    EventRegistry,
+    Metadata,
+    NewEvent,
+    Record,
+    UnknownEvent,
+    cbor,
+)
+from perdure.eventlog.testing import EXAMPLE_TIME, example_record
 
 
 class Colour(StrEnum):

@@ -10,7 +10,7 @@ from eventsourcing.tests.persistence import (
     NonInterleavingNotificationIDsBaseCase,
 )
 
-from eventlog import (
+from perdure.eventlog import (
     Append,
     DiskFull,
     LogLocked,
@@ -26,12 +26,12 @@ from eventlog import (
     open_log,
     verify,
 )
-from eventlog.errors import StoreConflict, StoreDamaged
-from eventlog.sqlite import schema
-from eventlog.sqlite.connection import classified
-from eventlog.sqlite.store import BACKUP, WAL_LIMIT
-from eventlog.store import Bounds
-from eventlog.testing import (
+from perdure.eventlog.errors import StoreConflict, StoreDamaged
+from perdure.eventlog.sqlite import schema
+from perdure.eventlog.sqlite.connection import classified
+from perdure.eventlog.sqlite.store import BACKUP, WAL_LIMIT
+from perdure.eventlog.store import Bounds
+from perdure.eventlog.testing import (
     StoreContract,
     TextStreamIds,
     example_event,
@@ -226,7 +226,7 @@ def test_the_writer_needs_no_new_connection(path: Path, monkeypatch: pytest.Monk
     def refuse(*_: object, **__: object) -> None:
         raise sqlite3.OperationalError("unable to open database file")
 
-    monkeypatch.setattr("eventlog.sqlite.connection.sqlite3.connect", refuse)
+    monkeypatch.setattr("perdure.eventlog.sqlite.connection.sqlite3.connect", refuse)
     with store.datastore.get_connection(commit=False):  # a reader has the only other one
         assert store.stream_state("run/1").version == 1
         assert store.scope_position("run/1") == 1
@@ -351,7 +351,7 @@ def test_a_locked_database_is_busy_and_not_broken(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another program's write lock makes an append wait, then says so; nothing is written."""
-    monkeypatch.setattr("eventlog.sqlite.connection.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("perdure.eventlog.sqlite.connection.BUSY_SECONDS", 0.05)
     store = SqliteStore.open(path, env=RealEnv())
     other = sqlite3.connect(path)
     other.execute("BEGIN IMMEDIATE")

@@ -8,10 +8,10 @@ from typing import ClassVar
 import pytest
 from trio.testing import MockClock
 
-from eventlog import EventRegistry, MemoryStore, RealEnv, SqliteStore, open_log, verify
-from eventlog.record import Record
-from eventlog.testing import example_log, example_record
-from eventlog.verify import MAX_PROBLEMS
+from perdure.eventlog import EventRegistry, MemoryStore, RealEnv, SqliteStore, open_log, verify
+from perdure.eventlog.record import Record
+from perdure.eventlog.testing import example_log, example_record
+from perdure.eventlog.verify import MAX_PROBLEMS
 from tests.eventlog.conftest import SteadyEnv
 
 

@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from eventlog import (
+from perdure.eventlog import (
     Append,
     EventLog,
     LogClosed,
@@ -21,9 +21,9 @@ from eventlog import (
     WrongExpectedVersion,
     open_log,
 )
-from eventlog.store import Bounds
-from eventlog.testing import example_event
-from eventlog.writer import ANSWERS_AT_ONCE
+from perdure.eventlog.store import Bounds
+from perdure.eventlog.testing import example_event
+from perdure.eventlog.writer import ANSWERS_AT_ONCE
 from tests.eventlog.callers import Caller, start, write
 from tests.eventlog.conftest import SteadyEnv
 

@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from eventlog import (
+from perdure.eventlog import (
     DiskFull,
     EventLogError,
     LogClosed,
@@ -19,9 +19,9 @@ from eventlog import (
     WrongExpectedVersion,
     open_log,
 )
-from eventlog.errors import StoreConflict
-from eventlog.ledger import StreamState
-from eventlog.testing import example_record
+from perdure.eventlog.errors import StoreConflict
+from perdure.eventlog.ledger import StreamState
+from perdure.eventlog.testing import example_record
 from tests.eventlog.callers import Caller, FailingStore, start, write
 from tests.eventlog.conftest import SteadyEnv
 
@@ -197,9 +197,9 @@ async def test_a_store_that_cannot_be_read_has_written_nothing(
 
 INTERRUPTED = """
 import signal, trio
-import eventlog.writer as writer
-from eventlog import Append, MemoryStore, RealEnv, StreamWrite, open_log
-from eventlog.testing import example_event
+import perdure.eventlog.writer as writer
+from perdure.eventlog import Append, MemoryStore, RealEnv, StreamWrite, open_log
+from perdure.eventlog.testing import example_event
 
 answer = writer._answer
 

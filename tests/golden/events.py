@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
-from eventlog.registry import EventRegistry
+from perdure.eventlog.registry import EventRegistry
 
 EVENTS = EventRegistry()
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.claim import CLAIM_EVENTS, ClaimMade
-from actors.lineage import LINEAGE_EVENTS, AttemptTaken
-from actors.run.events import (
+from perdure.actors.claim import CLAIM_EVENTS, ClaimMade
+from perdure.actors.lineage import LINEAGE_EVENTS, AttemptTaken
+from perdure.actors.run.events import (
     RUN_EVENTS,
     Activated,
     Answered,
@@ -28,8 +28,8 @@ from actors.run.events import (
     StepFailed,
     StepRecorded,
 )
-from actors.run.status import CancelIntent, CancelMode, Outcome
-from eventlog.registry import EventRegistry
+from perdure.actors.run.status import CancelIntent, CancelMode, Outcome
+from perdure.eventlog.registry import EventRegistry
 
 SECOND = 1_000_000_000
 RUN_ID = "0190a1b2-0000-7000-8000-000000000001"

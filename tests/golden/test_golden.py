@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from eventlog import RealEnv, Record, SqliteStore, open_log, verify
-from eventlog.sqlite.schema import SCHEMA_VERSION
+from perdure.eventlog import RealEnv, Record, SqliteStore, open_log, verify
+from perdure.eventlog.sqlite.schema import SCHEMA_VERSION
 from tests.golden.events import EVENTS, EXAMPLES
 from tools.golden import described
 

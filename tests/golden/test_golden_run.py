@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from actors.run.core import FOLD
-from eventlog.registry import EventRegistry
-from eventlog.testing import example_record
+from perdure.actors.run.core import FOLD
+from perdure.eventlog.registry import EventRegistry
+from perdure.eventlog.testing import example_record
 from tests.golden.runs import BESIDE, HISTORY, REGISTRIES
 from tools.golden import shown, stored
 

@@ -6,10 +6,10 @@ from typing import get_type_hints
 import click
 import pytest
 
-from actors.run.views import ErrorView, ExportItem, LogLineView, RunDelta, RunRecord
-from runtime.cli.doctor import Check
-from runtime.cli.invocation import MEANINGS, ExitCode
-from runtime.operations.answers import PluginView, RunPage
+from perdure.actors.run.views import ErrorView, ExportItem, LogLineView, RunDelta, RunRecord
+from perdure.runtime.cli.doctor import Check
+from perdure.runtime.cli.invocation import MEANINGS, ExitCode
+from perdure.runtime.operations.answers import PluginView, RunPage
 from tests.repository.tree import ROOT
 from tests.runtime.cli.test_cli import commands
 

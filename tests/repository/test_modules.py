@@ -1,7 +1,7 @@
 import re
 
-from runtime.run_logging import OURS
-from tests.repository.tree import PACKAGES, ROOT, name, python_files
+from perdure.runtime.run_logging import OURS
+from tests.repository.tree import FOLDERS, ROOT, name, python_files
 
 MOST_LINES = 400  # the aim is about 300
 SAYS_NOTHING = {"utils", "util", "helpers", "helper", "common", "manager", "misc"}
@@ -23,14 +23,9 @@ def test_every_module_is_named_after_what_it_defines() -> None:
     assert vague == []
 
 
-def test_every_package_ships_its_types() -> None:
-    """Each package carries the marker that lets others check against its annotations."""
-    assert [package for package in PACKAGES if not (ROOT / package / "py.typed").exists()] == []
-
-
 def test_every_package_says_what_it_may_not_know() -> None:
     """The docstring of a package opens with one line about what it is and must not know."""
-    for package in PACKAGES:
+    for package in FOLDERS:
         first = (ROOT / package / "__init__.py").read_text("utf-8").partition("\n")[0]
         assert first.startswith('"""'), package
         assert "know" in first.lower(), package
@@ -42,7 +37,7 @@ def test_every_logger_is_named_as_ours() -> None:
     found = [
         logger
         for path in python_files()
-        if path.relative_to(ROOT).parts[0] in PACKAGES
+        if path.relative_to(ROOT).parts[0] in FOLDERS
         for logger in named.findall(path.read_text("utf-8"))
     ]
     assert found

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-import eventlog
-from eventlog import (
+from perdure import eventlog
+from perdure.eventlog import (
     FollowLimits,
     Record,
     TailLimits,
@@ -20,10 +20,10 @@ from eventlog import (
     ledger,
     snapshots,
 )
-from eventlog.sqlite import schema, store
-from runtime.execution.current_run import CurrentRun
-from runtime.secrets import redaction, seals
-from runtime.secrets import source as secret_source
+from perdure.eventlog.sqlite import schema, store
+from perdure.runtime.execution.current_run import CurrentRun
+from perdure.runtime.secrets import redaction, seals
+from perdure.runtime.secrets import source as secret_source
 from tests.repository.test_docs import PYTHON_BLOCK
 from tests.repository.tree import ROOT
 from tools.reference import PAGES

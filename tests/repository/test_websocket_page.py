@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import get_args
 
-from runtime.operations.answers import EVENT_TYPES
-from runtime.websocket import SocketLimits
-from runtime.websocket.conversation import EndReason
-from runtime.websocket.formats import FORMATS
-from runtime.websocket.session import GONE_AFTER, PING_AFTER, SERVICE_RESTART
+from perdure.runtime.operations.answers import EVENT_TYPES
+from perdure.runtime.websocket import SocketLimits
+from perdure.runtime.websocket.conversation import EndReason
+from perdure.runtime.websocket.formats import FORMATS
+from perdure.runtime.websocket.session import GONE_AFTER, PING_AFTER, SERVICE_RESTART
 from tests.repository.tree import ROOT
 
 PAGE = " ".join((ROOT / "docs" / "websocket.md").read_text("utf-8").split())

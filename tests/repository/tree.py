@@ -5,8 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("eventlog", "actors", "runtime", "perdure")
-SUBPACKAGES = ("runtime.cli", "runtime.port")  # those whose names are a decision too
+FOLDERS = ("eventlog", "actors", "runtime", "perdure")  # all of them ship, in the package perdure
+PACKAGES = ("perdure.eventlog", "perdure.actors", "perdure.runtime", "perdure")
+SUBPACKAGES = (
+    "perdure.runtime.cli",
+    "perdure.runtime.port",
+)  # those whose names are a decision too
 
 # Made by tools or by running the program; never committed.
 _MADE = re.compile(r"\.(?!ci$|gitignore$|editorconfig$).*|build|dist|__pycache__|.*\.egg-info")

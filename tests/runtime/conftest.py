@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from eventlog import MemoryStore
+from perdure.eventlog import MemoryStore
 from tests.eventlog.conftest import SteadyEnv
 from tests.runtime.cli.terminal import Shell
 from tests.runtime.plugins.reloading import Files

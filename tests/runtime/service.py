@@ -9,20 +9,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from actors.run.views import RunDelta, RunRecord
-from eventlog import MemoryStore, RealEnv, open_log
-from runtime.blobs.depot import Depot
-from runtime.blobs.store import BlobLimits, BlobStore
-from runtime.channels import Following
-from runtime.errors import OperationError
-from runtime.execution.limits import HostLimits
-from runtime.lists.directory import Directory
-from runtime.node import OPERATIONS, Node, open_node
-from runtime.operations.answers import ExportPage, Frame, RunAnswer, RunPage
-from runtime.operations.bulk import RATE
-from runtime.operations.claims import CLAIM_WINDOW
-from runtime.operations.principal import LOCAL, Principal
-from runtime.operations.requests import (
+from perdure.actors.run.views import RunDelta, RunRecord
+from perdure.eventlog import MemoryStore, RealEnv, open_log
+from perdure.runtime.blobs.depot import Depot
+from perdure.runtime.blobs.store import BlobLimits, BlobStore
+from perdure.runtime.channels import Following
+from perdure.runtime.errors import OperationError
+from perdure.runtime.execution.limits import HostLimits
+from perdure.runtime.lists.directory import Directory
+from perdure.runtime.node import OPERATIONS, Node, open_node
+from perdure.runtime.operations.answers import ExportPage, Frame, RunAnswer, RunPage
+from perdure.runtime.operations.bulk import RATE
+from perdure.runtime.operations.claims import CLAIM_WINDOW
+from perdure.runtime.operations.principal import LOCAL, Principal
+from perdure.runtime.operations.requests import (
     AnswerRun,
     CancelRun,
     CreateRun,
@@ -32,12 +32,12 @@ from runtime.operations.requests import (
     Request,
     RetryRun,
 )
-from runtime.plugins.plugin import Plugin, declared
-from runtime.secrets.seals import Seals
-from runtime.secrets.secrets import Secrets
-from runtime.secrets.source import SecretSource
-from runtime.secrets.vault import Vault
-from runtime.settings import TriggerMode
+from perdure.runtime.plugins.plugin import Plugin, declared
+from perdure.runtime.secrets.seals import Seals
+from perdure.runtime.secrets.secrets import Secrets
+from perdure.runtime.secrets.source import SecretSource
+from perdure.runtime.secrets.vault import Vault
+from perdure.runtime.settings import TriggerMode
 from tests.eventlog.conftest import SteadyEnv
 from tests.runtime.world import Example, World
 

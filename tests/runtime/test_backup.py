@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from eventlog import EventLog, LogUnsupported, RealEnv, SqliteStore, open_log, verify
 from perdure import RunContext
-from runtime.backup import back_up, restore, verify_blobs
-from runtime.blobs.file_depot import FileDepot
-from runtime.blobs.store import BlobStore
-from runtime.datadir import LOG_BACKUP
-from runtime.lists.directory import Directory
-from runtime.node import Node, open_node
-from runtime.operations.principal import LOCAL
-from runtime.operations.requests import CreateRun, ExportRun
+from perdure.eventlog import EventLog, LogUnsupported, RealEnv, SqliteStore, open_log, verify
+from perdure.runtime.backup import back_up, restore, verify_blobs
+from perdure.runtime.blobs.file_depot import FileDepot
+from perdure.runtime.blobs.store import BlobStore
+from perdure.runtime.datadir import LOG_BACKUP
+from perdure.runtime.lists.directory import Directory
+from perdure.runtime.node import Node, open_node
+from perdure.runtime.operations.principal import LOCAL
+from perdure.runtime.operations.requests import CreateRun, ExportRun
 from tests.runtime.execution.test_current_run import PLUGINS, Scripted
 
 LARGE = [bytes([number]) * 100_000 for number in range(3)]

@@ -9,19 +9,19 @@ import pytest
 import trio
 import trio.lowlevel
 
-from eventlog import RealEnv, SqliteStore
-from eventlog.cursor import check_of
-from eventlog.snapshots import Snapshot, SnapshotFile
-from eventlog.store import Bounds
-from runtime.beside import BesideLog, completed, open_beside
-from runtime.datadir import DataDir
-from runtime.errors import OperationError
-from runtime.local import open_local_node
-from runtime.node import Node
-from runtime.operations.principal import LOCAL, Principal
-from runtime.plugins.loading import Loaded, Outcome, Source
-from runtime.plugins.plugin import declared
-from runtime.settings import Settings
+from perdure.eventlog import RealEnv, SqliteStore
+from perdure.eventlog.cursor import check_of
+from perdure.eventlog.snapshots import Snapshot, SnapshotFile
+from perdure.eventlog.store import Bounds
+from perdure.runtime.beside import BesideLog, completed, open_beside
+from perdure.runtime.datadir import DataDir
+from perdure.runtime.errors import OperationError
+from perdure.runtime.local import open_local_node
+from perdure.runtime.node import Node
+from perdure.runtime.operations.principal import LOCAL, Principal
+from perdure.runtime.plugins.loading import Loaded, Outcome, Source
+from perdure.runtime.plugins.plugin import declared
+from perdure.runtime.settings import Settings
 from tests.runtime.world import Example
 
 READS = ("runs.get", "runs.export", "runs.logs", "runs.questions")

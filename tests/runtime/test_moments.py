@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.moments import NotAMoment, instant_at, place_at, with_local_zone
+from perdure.runtime.moments import NotAMoment, instant_at, place_at, with_local_zone
 
 SECOND = 1_000_000_000
 CURSOR = "AQEjRWeJq83vAAAAAAAAAAWOfKbp"

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from eventlog import MemoryStore
-from eventlog.record import START, Mark
-from runtime.projection import Projection, ProjectionFile, is_damage
+from perdure.eventlog import MemoryStore
+from perdure.eventlog.record import START, Mark
+from perdure.runtime.projection import Projection, ProjectionFile, is_damage
 
 SCHEMA = ("CREATE TABLE words (word TEXT)", "CREATE INDEX words_in_order ON words (word)")
 

@@ -8,8 +8,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.errors import Crashed, NoSuchActor
-from eventlog import (
+from perdure.actors.errors import Crashed, NoSuchActor
+from perdure.eventlog import (
     Append,
     EventLog,
     MemoryStore,
@@ -18,7 +18,7 @@ from eventlog import (
     StreamWrite,
     open_log,
 )
-from runtime.registry import Registry
+from perdure.runtime.registry import Registry
 from tests.actors.test_mailbox import COUNTER, COUNTS, Count, Counted, Moody, TooMuch
 from tests.eventlog.conftest import SteadyEnv
 

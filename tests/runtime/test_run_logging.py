@@ -11,20 +11,20 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.run.events import LogBatch, RunCreated
-from actors.run.views import log_line
-from eventlog.errors import StoreFailed
-from runtime.operations.principal import LOCAL
-from runtime.operations.requests import GetRun
-from runtime.plugins.contract import RunContext
-from runtime.run_logging import (
+from perdure.actors.run.events import LogBatch, RunCreated
+from perdure.actors.run.views import log_line
+from perdure.eventlog.errors import StoreFailed
+from perdure.runtime.operations.principal import LOCAL
+from perdure.runtime.operations.requests import GetRun
+from perdure.runtime.plugins.contract import RunContext
+from perdure.runtime.run_logging import (
     LoggedRun,
     about_run,
     logging_of_runs,
     run_of_stream,
     work_for,
 )
-from runtime.secrets.redaction import Redactor
+from perdure.runtime.secrets.redaction import Redactor
 from tests.runtime.execution.test_current_run import PLUGINS, Scripted, items, ran
 from tests.runtime.service import refused, service
 
@@ -125,7 +125,9 @@ async def test_what_the_runtime_logs_about_a_run_names_it(
 
     Scripted.body = staticmethod(body)
     async with service(None, PLUGINS) as s:
-        broken = mock.patch("runtime.execution.host.Execution", side_effect=ZeroDivisionError)
+        broken = mock.patch(
+            "perdure.runtime.execution.host.Execution", side_effect=ZeroDivisionError
+        )
         with broken:
             run = await s.start("go", trace_id="tr1")
             await s.finished(run["run_id"])

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from runtime.process.messages import VARIABLES
-from runtime.settings import (
+from perdure.runtime.process.messages import VARIABLES
+from perdure.runtime.settings import (
     DEFAULT,
     NAMES,
     Settings,

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog import cbor
-from eventlog.errors import CodecError
-from runtime.strict_json import decode_json, encode_json
+from perdure.eventlog import cbor
+from perdure.eventlog.errors import CodecError
+from perdure.runtime.strict_json import decode_json, encode_json
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 VALUES = st.recursive(

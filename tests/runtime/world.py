@@ -8,18 +8,18 @@ from typing import Any
 
 import trio
 
-from actors.run.core import Run
-from actors.run.events import RUN_EVENTS, RunCreated
-from eventlog import Append, MemoryStore, open_log
-from eventlog.store import Bounds
-from runtime.execution.first_write import first_write
-from runtime.execution.host import Host
-from runtime.execution.limits import HostLimits
-from runtime.execution.recovery import recover
-from runtime.lists.directory import Listed
-from runtime.plugins.contract import PluginError, Retry, RunCancelled, RunContext
-from runtime.plugins.plugin import declared, entry, plugin
-from runtime.streams import stream_of
+from perdure.actors.run.core import Run
+from perdure.actors.run.events import RUN_EVENTS, RunCreated
+from perdure.eventlog import Append, MemoryStore, open_log
+from perdure.eventlog.store import Bounds
+from perdure.runtime.execution.first_write import first_write
+from perdure.runtime.execution.host import Host
+from perdure.runtime.execution.limits import HostLimits
+from perdure.runtime.execution.recovery import recover
+from perdure.runtime.lists.directory import Listed
+from perdure.runtime.plugins.contract import PluginError, Retry, RunCancelled, RunContext
+from perdure.runtime.plugins.plugin import declared, entry, plugin
+from perdure.runtime.streams import stream_of
 from tests.eventlog.conftest import SteadyEnv
 
 CALLS: list[str] = []

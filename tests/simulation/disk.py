@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eventlog.env import FaultPoint
-from eventlog.errors import DiskFull, StoreBusy, StoreConflict, StoreFailed
-from eventlog.memory import MemoryStore
-from eventlog.store import Bounds
+from perdure.eventlog.env import FaultPoint
+from perdure.eventlog.errors import DiskFull, StoreBusy, StoreConflict, StoreFailed
+from perdure.eventlog.memory import MemoryStore
+from perdure.eventlog.store import Bounds
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Sequence
 
-    from eventlog.record import Record
-    from eventlog.simulation import SimEnv
-    from runtime.secrets.seals import MemorySeals
+    from perdure.eventlog.record import Record
+    from perdure.eventlog.simulation import SimEnv
+    from perdure.runtime.secrets.seals import MemorySeals
 
 
 class Disk(MemoryStore):

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 import trio
 
-from eventlog.errors import LogClosed
-from eventlog.filter import EVERYTHING, Filter
-from eventlog.follow import FollowLimits
-from eventlog.log import EventLog, open_log
-from eventlog.record import Record
-from eventlog.simulation import Dead, SimEnv
+from perdure.eventlog.errors import LogClosed
+from perdure.eventlog.filter import EVERYTHING, Filter
+from perdure.eventlog.follow import FollowLimits
+from perdure.eventlog.log import EventLog, open_log
+from perdure.eventlog.record import Record
+from perdure.eventlog.simulation import Dead, SimEnv
 from tests.simulation.disk import DiskView
 from tests.simulation.world import Violation, World, cancel_when
 

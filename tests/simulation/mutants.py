@@ -7,19 +7,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from eventlog.append import Append
-from eventlog.env import FaultPoint
-from eventlog.errors import StoreFailed, WrongExpectedVersion
-from eventlog.follow import Follow
-from eventlog.ledger import Admitted, Ledger
-from eventlog.writer import Writer, _answer
+from perdure.eventlog.append import Append
+from perdure.eventlog.env import FaultPoint
+from perdure.eventlog.errors import StoreFailed, WrongExpectedVersion
+from perdure.eventlog.follow import Follow
+from perdure.eventlog.ledger import Admitted, Ledger
+from perdure.eventlog.writer import Writer, _answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     import trio
 
-    from eventlog.writer import _Waiting, _Written
+    from perdure.eventlog.writer import _Waiting, _Written
 
 
 async def answer_before_commit(self: Writer) -> None:

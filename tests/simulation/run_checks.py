@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
-from actors.run.core import RUN, Run
-from actors.run.events import (
+from perdure.actors.run.core import RUN, Run
+from perdure.actors.run.events import (
     RUN_EVENTS,
     Activated,
     Answered,
@@ -22,12 +22,12 @@ from actors.run.events import (
     SleepBegun,
     StepRecorded,
 )
-from actors.run.status import Outcome
-from actors.run.views import record
-from eventlog.cursor import parse_cursor
-from runtime.operations.principal import LOCAL
-from runtime.operations.requests import GetRun
-from runtime.streams import stream_of
+from perdure.actors.run.status import Outcome
+from perdure.actors.run.views import record
+from perdure.eventlog.cursor import parse_cursor
+from perdure.runtime.operations.principal import LOCAL
+from perdure.runtime.operations.requests import GetRun
+from perdure.runtime.streams import stream_of
 from tests.runtime.secrets import canary
 from tests.simulation.run_clients import ALL, all_runs, events_of, get, open_runs, tidy_up
 from tests.simulation.run_plugin import BODIES, REPEATED, TRIES

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from actors.errors import AnsweredOtherwise, NoSuchQuestion, NotNow, Refusal
-from actors.run.events import (
+from perdure.actors.errors import AnsweredOtherwise, NoSuchQuestion, NotNow, Refusal
+from perdure.actors.run.events import (
     RUN_EVENTS,
     Answered,
     CancelRequested,
@@ -15,18 +15,18 @@ from actors.run.events import (
     RunCreated,
     RunEnded,
 )
-from eventlog.store import Bounds
-from runtime.operations.principal import LOCAL
-from runtime.operations.requests import AnswerRun, CancelRun, CreateRun, GetRun, RetryRun
-from runtime.streams import stream_of
+from perdure.eventlog.store import Bounds
+from perdure.runtime.operations.principal import LOCAL
+from perdure.runtime.operations.requests import AnswerRun, CancelRun, CreateRun, GetRun, RetryRun
+from perdure.runtime.streams import stream_of
 from tests.runtime.secrets.canary import CANARY
 from tests.simulation.world import Violation
 
 if TYPE_CHECKING:
     import random
 
-    from runtime.operations.answers import RunAnswer
-    from runtime.operations.runs import Runs
+    from perdure.runtime.operations.answers import RunAnswer
+    from perdure.runtime.operations.runs import Runs
     from tests.simulation.run_world import RunWorld
 
 ALL: Final = Bounds(records=1 << 30, bytes=1 << 40)

@@ -7,29 +7,29 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from actors.claim import ClaimMade
-from actors.errors import Fenced, Refusal
-from actors.folded import Folded
-from actors.mailbox import Actor
-from actors.run import core, outbox
-from actors.run.core import RUN, Run
-from actors.run.events import RunEvent, StepRecorded
-from actors.run.history import History
-from eventlog.record import START
-from runtime.execution.children import Children
-from runtime.operations.creation import Creation
-from runtime.secrets.redaction import Redactor
-from runtime.secrets.secrets import Secrets
-from runtime.streams import stream_of
+from perdure.actors.claim import ClaimMade
+from perdure.actors.errors import Fenced, Refusal
+from perdure.actors.folded import Folded
+from perdure.actors.mailbox import Actor
+from perdure.actors.run import core, outbox
+from perdure.actors.run.core import RUN, Run
+from perdure.actors.run.events import RunEvent, StepRecorded
+from perdure.actors.run.history import History
+from perdure.eventlog.record import START
+from perdure.runtime.execution.children import Children
+from perdure.runtime.operations.creation import Creation
+from perdure.runtime.secrets.redaction import Redactor
+from perdure.runtime.secrets.secrets import Secrets
+from perdure.runtime.streams import stream_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from actors.ask import Ask
-    from actors.run.events import RunCreated
-    from eventlog.record import NewEvent
-    from runtime.operations.principal import Principal
-    from runtime.operations.requests import CreateRun
+    from perdure.actors.ask import Ask
+    from perdure.actors.run.events import RunCreated
+    from perdure.eventlog.record import NewEvent
+    from perdure.runtime.operations.principal import Principal
+    from perdure.runtime.operations.requests import CreateRun
 
 
 # Exports

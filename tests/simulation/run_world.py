@@ -13,26 +13,26 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from actors.errors import Fenced, NoSuchActor, Refusal
-from actors.run.commands import Deliver, Finish
-from actors.run.events import StepRecorded
-from actors.run.status import Outcome
-from eventlog.cursor import check_of, parse_cursor
-from eventlog.errors import EventLogError, LogClosed
-from eventlog.log import open_log
-from eventlog.simulation import Dead, SimEnv
-from runtime.errors import OperationError, translated
-from runtime.execution.ends import LetGo
-from runtime.execution.host import Host
-from runtime.execution.limits import HostLimits
-from runtime.execution.recovery import recover
-from runtime.lists.catalogue import Catalogue
-from runtime.lists.directory import Directory
-from runtime.operations.runs import Runs
-from runtime.plugins.plugin import declared
-from runtime.secrets.seals import MemorySeals
-from runtime.secrets.secrets import Secrets
-from runtime.secrets.vault import Vault
+from perdure.actors.errors import Fenced, NoSuchActor, Refusal
+from perdure.actors.run.commands import Deliver, Finish
+from perdure.actors.run.events import StepRecorded
+from perdure.actors.run.status import Outcome
+from perdure.eventlog.cursor import check_of, parse_cursor
+from perdure.eventlog.errors import EventLogError, LogClosed
+from perdure.eventlog.log import open_log
+from perdure.eventlog.simulation import Dead, SimEnv
+from perdure.runtime.errors import OperationError, translated
+from perdure.runtime.execution.ends import LetGo
+from perdure.runtime.execution.host import Host
+from perdure.runtime.execution.limits import HostLimits
+from perdure.runtime.execution.recovery import recover
+from perdure.runtime.lists.catalogue import Catalogue
+from perdure.runtime.lists.directory import Directory
+from perdure.runtime.operations.runs import Runs
+from perdure.runtime.plugins.plugin import declared
+from perdure.runtime.secrets.seals import MemorySeals
+from perdure.runtime.secrets.secrets import Secrets
+from perdure.runtime.secrets.vault import Vault
 from tests.simulation.disk import Disk, DiskView, SealsView
 from tests.simulation.run_plugin import Simulated
 from tests.simulation.world import Violation, cancel_when, plan_crash
@@ -40,7 +40,7 @@ from tests.simulation.world import Violation, cancel_when, plan_crash
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from runtime.operations.answers import RunAnswer
+    from perdure.runtime.operations.answers import RunAnswer
 
     Call = Callable[[Runs], Awaitable[RunAnswer]]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from eventlog import cbor
+from perdure.eventlog import cbor
 from tests.simulation.disk import Disk
 from tests.simulation.followers import FILTERS, Follower
 from tests.simulation.world import Violation, World, run_server, trouble_the_disk

@@ -11,7 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 
-from eventlog.simulation import simulate
+from perdure.eventlog.simulation import simulate
 from tests.simulation.world import Violation
 
 PROCESSES = 2
@@ -42,7 +42,7 @@ def violations(live: Live, seeds: range) -> list[str]:
 def histories_of(module: str, hash_seed: int) -> tuple[str, ...]:
     """Live through some seeds in a process of its own; give what each of them came to."""
     program = (
-        f"from eventlog.simulation import simulate; from {module} import live;"
+        f"from perdure.eventlog.simulation import simulate; from {module} import live;"
         f"[print(simulate(seed, live)) for seed in range({SAME_SEEDS})]"
     )
     done = subprocess.run(

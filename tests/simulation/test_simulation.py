@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from trio._core import _run
 
-from eventlog.simulation import simulate
+from perdure.eventlog.simulation import simulate
 from tests.simulation.mutants import MUTANTS, planted
 from tests.simulation.scenario import live
 from tests.simulation.seeds import SAME_SEEDS, histories_of, violation_of, violations

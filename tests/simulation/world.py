@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from eventlog import cbor
-from eventlog.env import FaultPoint
-from eventlog.errors import (
+from perdure.eventlog import cbor
+from perdure.eventlog.env import FaultPoint
+from perdure.eventlog.errors import (
     Conflict,
     EventLogError,
     LogClosed,
@@ -23,17 +23,17 @@ from eventlog.errors import (
     Unavailable,
     WrongExpectedVersion,
 )
-from eventlog.log import EventLog, open_log
-from eventlog.record import Metadata, NewEvent
-from eventlog.simulation import Dead, SimEnv
-from eventlog.tail import TailLimits
-from eventlog.writer import WriterLimits
+from perdure.eventlog.log import EventLog, open_log
+from perdure.eventlog.record import Metadata, NewEvent
+from perdure.eventlog.simulation import Dead, SimEnv
+from perdure.eventlog.tail import TailLimits
+from perdure.eventlog.writer import WriterLimits
 from tests.simulation.disk import Disk, DiskView
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from eventlog.append import Receipt
+    from perdure.eventlog.append import Receipt
 
 
 class Violation(AssertionError):

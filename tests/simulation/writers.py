@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from eventlog.append import Append, StreamWrite, Unmoved
-from eventlog.errors import Conflict, ScopeMoved, StreamSealed, WrongExpectedVersion
-from eventlog.store import Bounds
+from perdure.eventlog.append import Append, StreamWrite, Unmoved
+from perdure.eventlog.errors import Conflict, ScopeMoved, StreamSealed, WrongExpectedVersion
+from perdure.eventlog.store import Bounds
 from tests.simulation.world import Violation, World, new_event
 
 if TYPE_CHECKING:
-    from eventlog.append import Receipt
+    from perdure.eventlog.append import Receipt
 
 CLAIMS = 3
 

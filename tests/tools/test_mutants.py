@@ -24,7 +24,7 @@ DIFF = """\
 """
 ENTRY = """\
 [[exclusion]]
-function = "actors.run.core._ended"
+function = "perdure.actors.run.core._ended"
 before = "a"
 after = "b"
 reason = "nobody can tell"
@@ -33,18 +33,26 @@ reason = "nobody can tell"
 
 def mutant(number: int = 1, status: str = "survived", after: str = "b") -> Mutant:
     """A mutant of one function."""
-    return Mutant(f"actors.run.core.x__ended__mutmut_{number}", status, "a", after)
+    return Mutant(f"perdure.actors.run.core.x__ended__mutmut_{number}", status, "a", after)
 
 
 @pytest.mark.parametrize(
     ("name", "module", "function"),
     [
-        ("actors.claim.x_request_hash__mutmut_1", "actors.claim", "actors.claim.request_hash"),
-        ("actors.claim.x__ordered__mutmut_12", "actors.claim", "actors.claim._ordered"),
         (
-            "actors.mailbox.x\u01c1Actor\u01c1__init____mutmut_3",
-            "actors.mailbox",
-            "actors.mailbox.Actor.__init__",
+            "perdure.actors.claim.x_request_hash__mutmut_1",
+            "perdure.actors.claim",
+            "perdure.actors.claim.request_hash",
+        ),
+        (
+            "perdure.actors.claim.x__ordered__mutmut_12",
+            "perdure.actors.claim",
+            "perdure.actors.claim._ordered",
+        ),
+        (
+            "perdure.actors.mailbox.x\u01c1Actor\u01c1__init____mutmut_3",
+            "perdure.actors.mailbox",
+            "perdure.actors.mailbox.Actor.__init__",
         ),
     ],
 )
@@ -74,7 +82,9 @@ def test_an_exclusion_is_about_one_change_of_one_function() -> None:
     (exclusion,) = read_exclusions(ENTRY)
     assert exclusion.covers(mutant(after="b"))
     assert not exclusion.covers(mutant(after="c"))
-    assert not exclusion.covers(Mutant("actors.claim.x__ended__mutmut_1", "survived", "a", "b"))
+    assert not exclusion.covers(
+        Mutant("perdure.actors.claim.x__ended__mutmut_1", "survived", "a", "b")
+    )
 
 
 @pytest.mark.parametrize(
@@ -101,18 +111,20 @@ def test_the_score_leaves_out_what_is_excluded() -> None:
     score = Score([*killed, mutant(after="c"), mutant()], exclusions)
     assert (score.killed, score.counted, score.is_enough) == (9, 10, True)
     assert "9 of 10 mutants were killed: 90.0% (at least 90%), 1 excluded" in score.report()
-    assert "survived: actors.run.core._ended\n  - a\n  + c\n" in score.report()
+    assert "survived: perdure.actors.run.core._ended\n  - a\n  + c\n" in score.report()
     assert not Score([*killed, mutant(after="c"), mutant()], ()).is_enough
     assert not Score([], ()).is_enough
 
 
 def test_an_exclusion_that_is_not_needed_is_reported() -> None:
     """The code has changed since, or a test notices now."""
-    exclusion = Exclusion(function="actors.run.core._ended", before="a", after="b", reason="r")
+    exclusion = Exclusion(
+        function="perdure.actors.run.core._ended", before="a", after="b", reason="r"
+    )
     assert Score([mutant()], [exclusion]).unused == []
     score = Score([mutant(status="killed")], [exclusion])
     assert score.unused == [exclusion]
-    assert "excluded, but lives no more: actors.run.core._ended" in score.report()
+    assert "excluded, but lives no more: perdure.actors.run.core._ended" in score.report()
 
 
 def test_what_is_excluded_now_has_reasons() -> None:

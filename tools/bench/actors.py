@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from actors import mailbox
-from actors.folding import fold_stream
-from actors.run.core import RUN
-from actors.run.events import RUN_EVENTS, ExportAppended, StepRecorded
-from eventlog import Append, SnapshotFile, SqliteStore, StreamWrite, open_log
-from eventlog.env import RealEnv
 from perdure import RunContext, entry, plugin
-from runtime.execution.limits import HostLimits
-from runtime.lists.directory import Directory
-from runtime.node import open_node
-from runtime.operations.principal import LOCAL
-from runtime.operations.requests import CreateRun
-from runtime.plugins.plugin import declared
+from perdure.actors import mailbox
+from perdure.actors.folding import fold_stream
+from perdure.actors.run.core import RUN
+from perdure.actors.run.events import RUN_EVENTS, ExportAppended, StepRecorded
+from perdure.eventlog import Append, SnapshotFile, SqliteStore, StreamWrite, open_log
+from perdure.eventlog.env import RealEnv
+from perdure.runtime.execution.limits import HostLimits
+from perdure.runtime.lists.directory import Directory
+from perdure.runtime.node import open_node
+from perdure.runtime.operations.principal import LOCAL
+from perdure.runtime.operations.requests import CreateRun
+from perdure.runtime.plugins.plugin import declared
 from tools.bench.benchmark import Benchmark, Figure, Setting, Sides, Target
 from tools.bench.measure import MILLISECONDS, Sample, Stopwatch
 from tools.bench.recorder import open_recorder, stored_events
@@ -39,7 +39,7 @@ from tools.bench.workload import opened
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from eventlog import EventLog, NewEvent
+    from perdure.eventlog import EventLog, NewEvent
 
 _EVENTS: Final = 10_000
 _AT_ONCE: Final = 500

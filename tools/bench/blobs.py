@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from eventlog import RealEnv
-from eventlog.sqlite.file import sync_directory
 from perdure import RunContext, entry, plugin
-from runtime.blobs.blob import Blob
-from runtime.blobs.file_depot import FileDepot
-from runtime.blobs.store import BlobStore
-from runtime.lists.directory import Directory
-from runtime.node import open_node
-from runtime.operations.principal import LOCAL
-from runtime.operations.requests import CreateRun
-from runtime.plugins.plugin import declared
-from runtime.settings import Settings
+from perdure.eventlog import RealEnv
+from perdure.eventlog.sqlite.file import sync_directory
+from perdure.runtime.blobs.blob import Blob
+from perdure.runtime.blobs.file_depot import FileDepot
+from perdure.runtime.blobs.store import BlobStore
+from perdure.runtime.lists.directory import Directory
+from perdure.runtime.node import open_node
+from perdure.runtime.operations.principal import LOCAL
+from perdure.runtime.operations.requests import CreateRun
+from perdure.runtime.plugins.plugin import declared
+from perdure.runtime.settings import Settings
 from tools.bench.benchmark import Benchmark, Figure, Setting, Sides
 from tools.bench.measure import Sample, Stopwatch, latencies
 from tools.bench.workload import opened

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from eventlog import Append, StreamWrite
+from perdure.eventlog import Append, StreamWrite
 from tools.bench.benchmark import Benchmark, Figure, Setting, Sides, Target
 from tools.bench.measure import Sample, Stopwatch, latencies
 from tools.bench.recorder import open_recorder, stored_events
@@ -19,7 +19,7 @@ from tools.bench.workload import new_events, opened
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from eventlog import EventLog, NewEvent
+    from perdure.eventlog import EventLog, NewEvent
 
 APPENDERS: Final = 100
 _EACH: Final = 200

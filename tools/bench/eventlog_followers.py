@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from eventlog import Append, StreamWrite
+from perdure.eventlog import Append, StreamWrite
 from tools.bench.benchmark import Benchmark, Figure, Setting, Sides, Target
 from tools.bench.eventlog_append import APPENDERS, append_together, in_rounds
 from tools.bench.measure import Sample, Stopwatch, latencies
@@ -28,7 +28,7 @@ from tools.bench.workload import new_events, opened
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from eventlog import Batch, EventLog, Follow, NewEvent
+    from perdure.eventlog import Batch, EventLog, Follow, NewEvent
 
 _STALLED: Final = 20
 _MISSED: Final = 50_000  # records that stalled followers do not take

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from pathlib import Path
 
-    from eventlog import EventLog, Mark
+    from perdure.eventlog import EventLog, Mark
 
     Search = Callable[[EventLog, random.Random], Awaitable[Callable[[], Awaitable[Mark]]]]
 

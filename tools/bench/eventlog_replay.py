@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from eventlog import EventLog
+    from perdure.eventlog import EventLog
 
 _PAGE: Final = 1000
 

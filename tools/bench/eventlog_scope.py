@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from eventlog import EventLog
+    from perdure.eventlog import EventLog
 
 _PAGE: Final = 1000
 _READS: Final = 500

@@ -17,8 +17,8 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Route
 
-from eventlog.env import RealEnv
-from runtime.port import Port, PortLimits
+from perdure.eventlog.env import RealEnv
+from perdure.runtime.port import Port, PortLimits
 
 if TYPE_CHECKING:
     from starlette.requests import Request

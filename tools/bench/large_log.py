@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 from eventsourcing.persistence import StoredEvent
 
-from eventlog import Append, StreamWrite
+from perdure.eventlog import Append, StreamWrite
 from tools.bench.recorder import open_recorder
 from tools.bench.workload import new_events, opened
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from eventlog import NewEvent
+    from perdure.eventlog import NewEvent
     from tools.bench.benchmark import Setting
 
 RECORDS: Final = 100_000

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from eventlog import NewEvent
+    from perdure.eventlog import NewEvent
 
 _FULL: Final = 2  # what PRAGMA synchronous answers when a commit waits for the disk
 

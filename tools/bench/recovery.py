@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from actors.run.core import RUN, Run
-from actors.run.events import RUN_EVENTS, Activated, RunCreated, RunEvent
-from eventlog import Append, Metadata, StreamWrite
-from runtime.lists.directory import Directory
-from runtime.node import open_node
-from runtime.plugins.plugin import declared
-from runtime.streams import stream_of
+from perdure.actors.run.core import RUN, Run
+from perdure.actors.run.events import RUN_EVENTS, Activated, RunCreated, RunEvent
+from perdure.eventlog import Append, Metadata, StreamWrite
+from perdure.runtime.lists.directory import Directory
+from perdure.runtime.node import open_node
+from perdure.runtime.plugins.plugin import declared
+from perdure.runtime.streams import stream_of
 from tools.bench.benchmark import Benchmark, Figure, Setting, Sides, Target
 from tools.bench.measure import Sample, Stopwatch
 from tools.bench.runs import Bench
@@ -30,7 +30,7 @@ from tools.bench.workload import opened
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from eventlog import EventLog
+    from perdure.eventlog import EventLog
 
 _PENDING: Final = 1000
 _AT_ONCE: Final = 100

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from perdure import RunContext, entry, plugin
-from runtime.lists.directory import Directory
-from runtime.node import open_node
-from runtime.operations.principal import LOCAL
-from runtime.operations.requests import CreateRun
-from runtime.plugins.plugin import declared
+from perdure.runtime.lists.directory import Directory
+from perdure.runtime.node import open_node
+from perdure.runtime.operations.principal import LOCAL
+from perdure.runtime.operations.requests import CreateRun
+from perdure.runtime.plugins.plugin import declared
 from tools.bench.benchmark import Benchmark, Figure, Setting, Sides, Target
 from tools.bench.eventlog_append import append_alone
 from tools.bench.measure import Sample, Stopwatch, latencies
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
-    from runtime.execution.host import Host
-    from runtime.operations.runs import Runs
+    from perdure.runtime.execution.host import Host
+    from perdure.runtime.operations.runs import Runs
 
 IN_FLIGHT: Final = 100
 _RUNS: Final = 2000

@@ -6,13 +6,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from eventlog import EventRegistry, Metadata, RealEnv, SqliteStore, open_log
+from perdure.eventlog import EventRegistry, Metadata, RealEnv, SqliteStore, open_log
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from eventlog import EventLog, NewEvent
+    from perdure.eventlog import EventLog, NewEvent
 
 EVENTS = EventRegistry()
 

@@ -13,11 +13,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from eventlog import DiskFull
-from runtime.blobs.blob import Blob
-from runtime.blobs.file_depot import FileDepot
-from runtime.blobs.store import CHUNK, BlobLimits, BlobStore
-from runtime.errors import OperationError
+from perdure.eventlog import DiskFull
+from perdure.runtime.blobs.blob import Blob
+from perdure.runtime.blobs.file_depot import FileDepot
+from perdure.runtime.blobs.store import CHUNK, BlobLimits, BlobStore
+from perdure.runtime.errors import OperationError
 from tests.eventlog.conftest import SteadyEnv
 from tests.runtime.service import refused
 

@@ -10,12 +10,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from eventlog.simulation import Dead, SimEnv, simulate
-from runtime.blobs.blob import Blob
-from runtime.blobs.depot import MemoryDepot
-from runtime.blobs.file_depot import FileDepot
-from runtime.blobs.store import CHUNK, BlobLimits, BlobStore
-from runtime.errors import OperationError
+from perdure.eventlog.simulation import Dead, SimEnv, simulate
+from perdure.runtime.blobs.blob import Blob
+from perdure.runtime.blobs.depot import MemoryDepot
+from perdure.runtime.blobs.file_depot import FileDepot
+from perdure.runtime.blobs.store import CHUNK, BlobLimits, BlobStore
+from perdure.runtime.errors import OperationError
 from tests.eventlog.conftest import SteadyEnv
 from tests.runtime.blobs.test_blobs import HOUR, SCOPE, put, read
 from tests.runtime.service import refused

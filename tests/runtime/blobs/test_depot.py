@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-import eventlog.sqlite.file
-import runtime.blobs.file_depot
-from runtime.blobs.blob import Blob, blob_at, mentions
-from runtime.blobs.depot import Depot, MemoryDepot
-from runtime.blobs.file_depot import FileDepot
+import perdure.eventlog.sqlite.file
+import perdure.runtime.blobs.file_depot
+from perdure.runtime.blobs.blob import Blob, blob_at, mentions
+from perdure.runtime.blobs.depot import Depot, MemoryDepot
+from perdure.runtime.blobs.file_depot import FileDepot
 
 SCOPE = "0192-run"
 DATA = b"some bytes" * 1000
@@ -195,7 +195,7 @@ class Died(BaseException):
 
 def use(monkeypatch: pytest.MonkeyPatch, dying: Dying) -> None:
     """Put an operating system under the depot."""
-    for module in (runtime.blobs.file_depot, eventlog.sqlite.file):
+    for module in (perdure.runtime.blobs.file_depot, perdure.eventlog.sqlite.file):
         monkeypatch.setattr(module, "os", dying)
     for name in ("mkdir", "rename", "unlink", "stat"):
         call, real = getattr(dying, name), getattr(Path, name)
@@ -280,7 +280,7 @@ def test_a_directory_that_a_dead_process_made_is_synced_all_the_same(
     def sync(directory: Path) -> None:
         synced.append(directory.relative_to(tmp_path).as_posix())
 
-    monkeypatch.setattr(runtime.blobs.file_depot, "sync_directory", sync)
+    monkeypatch.setattr(perdure.runtime.blobs.file_depot, "sync_directory", sync)
     depot, digest = FileDepot(tmp_path), blob_of(DATA).sha256
     place = f"scopes/{SCOPE}/sha256/{digest[:2]}"
     assert depot.renew(blob_of(DATA), None, 2)

@@ -8,10 +8,10 @@ from typing import Any
 
 from trio.testing import MockClock
 
-from actors.run.events import RUN_EVENTS, ExportAppended, StepRecorded
-from eventlog import Append, EventLog, MemoryStore, StreamWrite, open_log
-from runtime.blobs.blob import Blob
-from runtime.blobs.references import Reference, References, catch_up, named_by
+from perdure.actors.run.events import RUN_EVENTS, ExportAppended, StepRecorded
+from perdure.eventlog import Append, EventLog, MemoryStore, StreamWrite, open_log
+from perdure.runtime.blobs.blob import Blob
+from perdure.runtime.blobs.references import Reference, References, catch_up, named_by
 from tests.eventlog.conftest import SteadyEnv
 
 EXPORTED, TOLD, OTHER = Blob("0192-a", "a" * 64), Blob("0192-a", "b" * 64), Blob("0192-c", "c" * 64)

@@ -9,13 +9,13 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.run.events import ProgressReported
-from eventlog import MemoryStore
-from eventlog.record import START
-from runtime.channels import Following
-from runtime.operations.answers import Frame
-from runtime.operations.principal import LOCAL
-from runtime.operations.requests import CancelRun, ExportRun
+from perdure.actors.run.events import ProgressReported
+from perdure.eventlog import MemoryStore
+from perdure.eventlog.record import START
+from perdure.runtime.channels import Following
+from perdure.runtime.operations.answers import Frame
+from perdure.runtime.operations.principal import LOCAL
+from perdure.runtime.operations.requests import CancelRun, ExportRun
 from tests.runtime.service import Service, events, next_frame, refused, service, until_ended
 
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.run.events import ProgressReported
-from actors.run.status import Outcome, Status
-from eventlog import Metadata, cbor
-from eventlog.record import Record
-from runtime.channels.channel import CHANNELS
-from runtime.channels.raw import ShownRecord, log_record
+from perdure.actors.run.events import ProgressReported
+from perdure.actors.run.status import Outcome, Status
+from perdure.eventlog import Metadata, cbor
+from perdure.eventlog.record import Record
+from perdure.runtime.channels.channel import CHANNELS
+from perdure.runtime.channels.raw import ShownRecord, log_record
 from tests.actors.test_run_core import CANCELING, HISTORIES, ended
 from tests.actors.test_run_views import PROGRESS, STAGE, records
 

@@ -15,15 +15,15 @@ import click
 import pytest
 
 import perdure
-from actors.run.status import Status
-from eventlog.env import RealEnv
-from eventlog.sqlite import SqliteStore
-from runtime.cli import main
-from runtime.cli.parameters import STATUSES
+from perdure.actors.run.status import Status
+from perdure.eventlog.env import RealEnv
+from perdure.eventlog.sqlite import SqliteStore
+from perdure.runtime.cli import main
+from perdure.runtime.cli.parameters import STATUSES
 from tests.repository.tree import ROOT
 from tests.runtime.cli.terminal import Shell
 
-HEAVY = {"trio", "sqlite3", "eventlog", "msgspec", "rich", "actors"}
+HEAVY = {"trio", "sqlite3", "perdure.eventlog", "msgspec", "rich", "perdure.actors"}
 
 
 def commands(
@@ -42,7 +42,7 @@ ALL = [words for words, _ in commands()]
 def imported(shell: Shell, *words: str) -> set[str]:
     """What a command imports, from the first line on."""
     probe = (
-        "import sys\nfrom runtime.cli import main\n"
+        "import sys\nfrom perdure.runtime.cli import main\n"
         "try: main(sys.argv[1:], prog_name='perdure')\n"
         "finally: print(*sys.modules, file=sys.stderr)\n"
     )
@@ -162,7 +162,7 @@ def test_colours_are_for_terminals(shell: Shell) -> None:
 
 def test_a_pipe_that_closes_early_is_no_traceback(shell: Shell) -> None:
     """`perdure plugins | head -1` says nothing bad."""
-    command = f"{sys.executable} -m runtime.cli plugins | head -1"
+    command = f"{sys.executable} -m perdure.runtime.cli plugins | head -1"
     done = subprocess.run(
         ["sh", "-c", command],
         cwd=ROOT,
@@ -216,7 +216,7 @@ def test_a_directory_that_cannot_be_made_is_told(shell: Shell) -> None:
 
 def test_the_command_line_has_no_rule() -> None:
     """What a run may do is decided below: no module here knows the state machine."""
-    from runtime.cli import execution, listing, running, showing  # noqa: PLC0415
+    from perdure.runtime.cli import execution, listing, running, showing  # noqa: PLC0415
 
     for module in (execution, listing, running, showing):
-        assert "actors.run.core" not in inspect.getsource(module)
+        assert "perdure.actors.run.core" not in inspect.getsource(module)

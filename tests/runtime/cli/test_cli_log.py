@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.env import RealEnv
-from eventlog.sqlite import SqliteStore
-from eventlog.sqlite.lock import holder_of
-from runtime.process import sandbox
-from runtime.settings import NAMES
+from perdure.eventlog.env import RealEnv
+from perdure.eventlog.sqlite import SqliteStore
+from perdure.eventlog.sqlite.lock import holder_of
+from perdure.runtime.process import sandbox
+from perdure.runtime.settings import NAMES
 from tests.runtime.cli.terminal import Shell
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from eventlog.env import RealEnv
-from eventlog.sqlite import SqliteStore
-from runtime.cli.parameters import value_of
+from perdure.eventlog.env import RealEnv
+from perdure.eventlog.sqlite import SqliteStore
+from perdure.runtime.cli.parameters import value_of
 from tests.runtime.cli.terminal import Shell, eventually, wait_for_line
 
 WORKING = ("run", "demo.steps", "--arg", "n=50", "--arg", "delay=0.05", "--json")

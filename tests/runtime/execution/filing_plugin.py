@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from perdure import PluginError, RunContext, SyncRunContext, entry, plugin
-from runtime.process.messages import PIECE
+from perdure.runtime.process.messages import PIECE
 
 
 def content(size: int) -> bytes:

@@ -11,16 +11,16 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.run.events import (
+from perdure.actors.run.events import (
     LogBatch,
 )
-from actors.run.views import ExportItem, RunRecord
-from eventlog import MemoryStore
-from runtime.operations.principal import LOCAL, Principal
-from runtime.operations.requests import CancelRun, CreateRun, ExportRun
-from runtime.plugins.contract import RunCancelled, RunContext
-from runtime.plugins.plugin import declared, entry, plugin
-from runtime.secrets.secret import Secret
+from perdure.actors.run.views import ExportItem, RunRecord
+from perdure.eventlog import MemoryStore
+from perdure.runtime.operations.principal import LOCAL, Principal
+from perdure.runtime.operations.requests import CancelRun, CreateRun, ExportRun
+from perdure.runtime.plugins.contract import RunCancelled, RunContext
+from perdure.runtime.plugins.plugin import declared, entry, plugin
+from perdure.runtime.secrets.secret import Secret
 from tests.runtime.service import Service, service
 
 Body = Callable[[RunContext], Awaitable[Any]]

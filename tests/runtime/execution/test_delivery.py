@@ -5,15 +5,15 @@ from __future__ import annotations
 import trio
 from trio.testing import MockClock
 
-from actors.run.events import (
+from perdure.actors.run.events import (
     ExportAppended,
     LogBatch,
     ProgressReported,
     RunEnded,
     StepRecorded,
 )
-from eventlog import MemoryStore
-from runtime.plugins.contract import RunContext
+from perdure.eventlog import MemoryStore
+from perdure.runtime.plugins.contract import RunContext
 from tests.runtime.execution.test_current_run import PLUGINS, Ran, Scripted, ran
 from tests.runtime.service import service
 

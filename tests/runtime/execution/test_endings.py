@@ -10,17 +10,17 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.run.events import RunCreated
-from eventlog import Append, MemoryStore
-from runtime.execution.first_write import first_write
-from runtime.operations.principal import LOCAL
-from runtime.operations.requests import CancelRun
-from runtime.plugins.contract import (
+from perdure.actors.run.events import RunCreated
+from perdure.eventlog import Append, MemoryStore
+from perdure.runtime.execution.first_write import first_write
+from perdure.runtime.operations.principal import LOCAL
+from perdure.runtime.operations.requests import CancelRun
+from perdure.runtime.plugins.contract import (
     RunContext,
     SyncRunContext,
 )
-from runtime.plugins.plugin import declared, entry, plugin
-from runtime.streams import stream_of
+from perdure.runtime.plugins.plugin import declared, entry, plugin
+from perdure.runtime.streams import stream_of
 from tests.runtime.execution.test_current_run import PLUGINS, Scripted, ran
 from tests.runtime.service import real_service, refused, service
 

@@ -11,15 +11,15 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.run.events import ExportAppended
-from eventlog import MemoryStore
+from perdure.actors.run.events import ExportAppended
+from perdure.eventlog import MemoryStore
+from perdure.runtime.blobs.blob import blob_at
+from perdure.runtime.blobs.depot import MemoryDepot
+from perdure.runtime.blobs.store import BlobLimits, BlobStore
+from perdure.runtime.operations.principal import LOCAL
+from perdure.runtime.operations.requests import ReadBlob
+from perdure.runtime.plugins.contract import PluginError, RunContext
 from perdure.testing import run_entry
-from runtime.blobs.blob import blob_at
-from runtime.blobs.depot import MemoryDepot
-from runtime.blobs.store import BlobLimits, BlobStore
-from runtime.operations.principal import LOCAL
-from runtime.operations.requests import ReadBlob
-from runtime.plugins.contract import PluginError, RunContext
 from tests.eventlog.conftest import SteadyEnv
 from tests.runtime.execution.test_current_run import PLUGINS, Scripted, items, ran
 from tests.runtime.service import service

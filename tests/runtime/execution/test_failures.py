@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import trio
 
-from actors.run.log_lines import MAX_LINE
-from actors.run.views import RunRecord
-from eventlog import MemoryStore
-from runtime.plugins.plugin import declared
-from runtime.secrets.redaction import REDACTED
+from perdure.actors.run.log_lines import MAX_LINE
+from perdure.actors.run.views import RunRecord
+from perdure.eventlog import MemoryStore
+from perdure.runtime.plugins.plugin import declared
+from perdure.runtime.secrets.redaction import REDACTED
 from tests.repository.tree import ROOT
 from tests.runtime.execution.failing_plugin import PLACES, WAYS, Failing
 from tests.runtime.process.test_processes import lines, run

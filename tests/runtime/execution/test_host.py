@@ -7,9 +7,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.run.commands import Activate, Answer, Deliver, Finish, RequestCancel, RunCommand
-from actors.run.core import RUN, Run
-from actors.run.events import (
+from perdure.actors.run.commands import Activate, Answer, Deliver, Finish, RequestCancel, RunCommand
+from perdure.actors.run.core import RUN, Run
+from perdure.actors.run.events import (
     RUN_EVENTS,
     ExportAppended,
     ProgressReported,
@@ -17,10 +17,10 @@ from actors.run.events import (
     RunEvent,
     StepRecorded,
 )
-from actors.run.status import CancelIntent, CancelMode, Status
-from eventlog import MemoryStore
-from eventlog.store import Bounds
-from runtime.streams import stream_of
+from perdure.actors.run.status import CancelIntent, CancelMode, Status
+from perdure.eventlog import MemoryStore
+from perdure.eventlog.store import Bounds
+from perdure.runtime.streams import stream_of
 from tests.runtime.world import CALLS, world
 
 

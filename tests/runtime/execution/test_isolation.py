@@ -12,15 +12,15 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.run.commands import Deliver, RequestCancel
-from actors.run.events import ExportAppended, RunCreated
-from actors.run.status import CancelMode, Status
-from eventlog import MemoryStore
-from runtime.lists.directory import Directory, RunFilter
-from runtime.operations.principal import LOCAL, Principal
-from runtime.operations.requests import CancelRun, CreateRun
-from runtime.plugins.contract import RunContext
-from runtime.plugins.plugin import declared
+from perdure.actors.run.commands import Deliver, RequestCancel
+from perdure.actors.run.events import ExportAppended, RunCreated
+from perdure.actors.run.status import CancelMode, Status
+from perdure.eventlog import MemoryStore
+from perdure.runtime.lists.directory import Directory, RunFilter
+from perdure.runtime.operations.principal import LOCAL, Principal
+from perdure.runtime.operations.requests import CancelRun, CreateRun
+from perdure.runtime.plugins.contract import RunContext
+from perdure.runtime.plugins.plugin import declared
 from tests.runtime.execution.test_current_run import PLUGINS, Scripted, ran
 from tests.runtime.lists.rows import rows
 from tests.runtime.lists.test_catalogue import catalogue, ids

@@ -8,13 +8,13 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.errors import Crashed
-from actors.mailbox import MAX_MAIL
-from actors.run.commands import Answer, Recover, RequestCancel
-from actors.run.events import Activated, ExportAppended, RunEnded, StepRecorded
-from actors.run.status import Status
-from eventlog import DiskFull, LogClosed, MemoryStore, OutcomeUnknown, StoreFailed
-from runtime.streams import stream_of
+from perdure.actors.errors import Crashed
+from perdure.actors.mailbox import MAX_MAIL
+from perdure.actors.run.commands import Answer, Recover, RequestCancel
+from perdure.actors.run.events import Activated, ExportAppended, RunEnded, StepRecorded
+from perdure.actors.run.status import Status
+from perdure.eventlog import DiskFull, LogClosed, MemoryStore, OutcomeUnknown, StoreFailed
+from perdure.runtime.streams import stream_of
 from tests.actors.test_mailbox import Moody
 from tests.runtime.world import CALLS, World, world
 

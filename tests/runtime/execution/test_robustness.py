@@ -10,20 +10,20 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.errors import Invalid
-from actors.run.events import LogBatch
-from eventlog import MemoryStore
-from eventlog.store import Bounds
-from runtime.operations.principal import LOCAL
-from runtime.operations.requests import AnswerRun, CancelRun, ListRuns
-from runtime.plugins.contract import (
+from perdure.actors.errors import Invalid
+from perdure.actors.run.events import LogBatch
+from perdure.eventlog import MemoryStore
+from perdure.eventlog.store import Bounds
+from perdure.runtime.operations.principal import LOCAL
+from perdure.runtime.operations.requests import AnswerRun, CancelRun, ListRuns
+from perdure.runtime.plugins.contract import (
     FailedStep,
     PluginError,
     RunContext,
     StepError,
 )
-from runtime.secrets.vault import Vault
-from runtime.streams import stream_of
+from perdure.runtime.secrets.vault import Vault
+from perdure.runtime.streams import stream_of
 from tests.runtime.execution.test_current_run import PLUGINS, Scripted, items, ran
 from tests.runtime.service import next_frame, refused, service
 

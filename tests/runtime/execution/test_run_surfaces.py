@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from perdure.fake import FakeRun
-from runtime.execution.current_run import CurrentRun
-from runtime.process.kit import SyncRun
-from runtime.process.kit_async import AsyncRun
+from perdure.runtime.execution.current_run import CurrentRun
+from perdure.runtime.process.kit import SyncRun
+from perdure.runtime.process.kit_async import AsyncRun
 
 
 def calls(cls: type) -> dict[str, Any]:

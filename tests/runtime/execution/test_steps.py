@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from trio.testing import MockClock
 
-from actors.run.events import StepRecorded
-from runtime.plugins.contract import PluginError, Retry, RunContext, StepError
+from perdure.actors.run.events import StepRecorded
+from perdure.runtime.plugins.contract import PluginError, Retry, RunContext, StepError
 from tests.runtime.execution.test_current_run import ran
 
 

@@ -10,10 +10,10 @@ import httpx
 import msgspec
 from starlette.applications import Starlette
 
-from eventlog import MemoryStore
-from runtime.http.app import create_app
-from runtime.plugins.plugin import Plugin, declared
-from runtime.settings import Settings
+from perdure.eventlog import MemoryStore
+from perdure.runtime.http.app import create_app
+from perdure.runtime.plugins.plugin import Plugin, declared
+from perdure.runtime.settings import Settings
 from tests.runtime.service import Service, service
 from tests.runtime.world import Example
 

@@ -11,9 +11,9 @@ import msgspec
 import trio
 from starlette.types import ASGIApp
 
-from runtime.http.app import create_app
-from runtime.plugins.plugin import Plugin
-from runtime.settings import Settings
+from perdure.runtime.http.app import create_app
+from perdure.runtime.plugins.plugin import Plugin
+from perdure.runtime.settings import Settings
 from tests.runtime.service import real_service
 
 Headers = Iterable[tuple[bytes, bytes]]

@@ -11,8 +11,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from runtime.blobs.depot import MemoryDepot
-from runtime.blobs.store import CHUNK, BlobLimits, BlobStore
+from perdure.runtime.blobs.depot import MemoryDepot
+from perdure.runtime.blobs.store import CHUNK, BlobLimits, BlobStore
 from tests.eventlog.conftest import SteadyEnv
 from tests.runtime.http.client import Client, client, error_of
 

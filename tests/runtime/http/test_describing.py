@@ -11,20 +11,20 @@ import msgspec
 import pytest
 from trio.testing import MockClock
 
-from eventlog.follow import FollowLimits
-from runtime.errors import ERRORS
-from runtime.http import events, health
-from runtime.http.app import create_app
-from runtime.http.describing import DESCRIBING
-from runtime.http.openapi import document
-from runtime.http.page import page, policy
-from runtime.http.row import Row
-from runtime.http.table import ROWS
-from runtime.node import OPERATIONS
-from runtime.operations.answers import EVENT_TYPES
-from runtime.settings import Settings
-from runtime.websocket import SocketLimits
-from runtime.websocket.conversation import ConversationLimits
+from perdure.eventlog.follow import FollowLimits
+from perdure.runtime.errors import ERRORS
+from perdure.runtime.http import events, health
+from perdure.runtime.http.app import create_app
+from perdure.runtime.http.describing import DESCRIBING
+from perdure.runtime.http.openapi import document
+from perdure.runtime.http.page import page, policy
+from perdure.runtime.http.row import Row
+from perdure.runtime.http.table import ROWS
+from perdure.runtime.node import OPERATIONS
+from perdure.runtime.operations.answers import EVENT_TYPES
+from perdure.runtime.settings import Settings
+from perdure.runtime.websocket import SocketLimits
+from perdure.runtime.websocket.conversation import ConversationLimits
 from tests.repository.tree import ROOT
 from tests.runtime.http.client import client
 

@@ -14,12 +14,12 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 from trio.testing import MockClock
 
-from eventlog.errors import DiskFull, LogClosed, OutcomeUnknown, Overloaded
-from runtime.errors import ERRORS, OperationError
-from runtime.http.app import create_app
-from runtime.http.row import Row, Surface
-from runtime.http.table import ROWS
-from runtime.settings import Settings
+from perdure.eventlog.errors import DiskFull, LogClosed, OutcomeUnknown, Overloaded
+from perdure.runtime.errors import ERRORS, OperationError
+from perdure.runtime.http.app import create_app
+from perdure.runtime.http.row import Row, Surface
+from perdure.runtime.http.table import ROWS
+from perdure.runtime.settings import Settings
 from tests.runtime.http.client import JSON, Client, client, error_of
 
 PAGE = "https://console.example"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from eventlog.record import START
-from runtime.channels.following import Delivery
-from runtime.channels.shown import Shown
-from runtime.errors import OperationError
-from runtime.http.event_stream import EventStream
+from perdure.eventlog.record import START
+from perdure.runtime.channels.following import Delivery
+from perdure.runtime.channels.shown import Shown
+from perdure.runtime.errors import OperationError
+from perdure.runtime.http.event_stream import EventStream
 from tests.runtime.http.sse import Event, Parser
 
 

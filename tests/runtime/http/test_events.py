@@ -11,15 +11,15 @@ import trio
 from starlette.applications import Starlette
 from trio.testing import MockClock
 
-from eventlog import MemoryStore
-from runtime.errors import OperationError
-from runtime.http import events
-from runtime.http.app import create_app
-from runtime.http.events import HEARTBEAT
-from runtime.http.table import ROWS
-from runtime.operations.principal import LOCAL
-from runtime.operations.requests import CancelRun
-from runtime.settings import Settings
+from perdure.eventlog import MemoryStore
+from perdure.runtime.errors import OperationError
+from perdure.runtime.http import events
+from perdure.runtime.http.app import create_app
+from perdure.runtime.http.events import HEARTBEAT
+from perdure.runtime.http.table import ROWS
+from perdure.runtime.operations.principal import LOCAL
+from perdure.runtime.operations.requests import CancelRun
+from perdure.runtime.settings import Settings
 from tests.runtime.http.client import Client, error_of
 from tests.runtime.http.sse import Event, following
 from tests.runtime.service import Service, service
@@ -320,7 +320,7 @@ async def test_a_stream_that_cannot_go_on_says_so(
         async def broken(*_: object) -> None:
             raise OperationError("INTERNAL", "oops")
 
-        monkeypatch.setattr("runtime.channels.following.Following.next_delivery", broken)
+        monkeypatch.setattr("perdure.runtime.channels.following.Following.next_delivery", broken)
         await s.cancel(LOCAL, CancelRun(run_id=stream.events[0].data["run_id"]))
         await stream.over.wait()
         assert stream.events[-1].data["code"] == "INTERNAL"

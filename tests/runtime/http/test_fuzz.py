@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.errors import ERRORS
-from runtime.http.describing import DESCRIBING
-from runtime.http.row import Row
-from runtime.http.table import ROWS
-from runtime.plugins.plugin import declared
+from perdure.runtime.errors import ERRORS
+from perdure.runtime.http.describing import DESCRIBING
+from perdure.runtime.http.row import Row
+from perdure.runtime.http.table import ROWS
+from perdure.runtime.plugins.plugin import declared
 from tests.fuzz import examples
 from tests.runtime.http.portal import Answer, Portal, served
 from tests.runtime.world import Example

@@ -10,8 +10,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.run.views import RunRecord
-from eventlog import MemoryStore
+from perdure.actors.run.views import RunRecord
+from perdure.eventlog import MemoryStore
 from tests.runtime.http.client import JSON, Client, client, error_of
 
 TERMINAL = {"succeeded", "failed", "canceled", "timeout"}

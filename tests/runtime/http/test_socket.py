@@ -15,12 +15,12 @@ import httpx
 import pytest
 import trio
 
-from eventlog import RealEnv
 from perdure.demo import Demo
-from runtime.http.app import create_app
-from runtime.plugins.plugin import declared
-from runtime.port import Port, open_listeners
-from runtime.settings import Settings
+from perdure.eventlog import RealEnv
+from perdure.runtime.http.app import create_app
+from perdure.runtime.plugins.plugin import declared
+from perdure.runtime.port import Port, open_listeners
+from perdure.runtime.settings import Settings
 from tests.runtime.service import real_service
 from tests.runtime.world import Example
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from runtime.lists.directory import RunTables
+from perdure.runtime.lists.directory import RunTables
 
 
 def rows(directory: RunTables) -> list[tuple[Any, ...]]:

@@ -10,11 +10,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.run.commands import RequestCancel
-from eventlog import Mark, MemoryStore
-from runtime.lists.catalogue import Catalogue
-from runtime.lists.directory import Directory, RunFilter
-from runtime.lists.overlay import Overlay, read_directory
+from perdure.actors.run.commands import RequestCancel
+from perdure.eventlog import Mark, MemoryStore
+from perdure.runtime.lists.catalogue import Catalogue
+from perdure.runtime.lists.directory import Directory, RunFilter
+from perdure.runtime.lists.overlay import Overlay, read_directory
 from tests.runtime.lists.rows import rows
 from tests.runtime.world import World, world
 

@@ -8,11 +8,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.run.events import CancelRequested
-from eventlog import MemoryStore
-from runtime.errors import OperationError
-from runtime.operations import bulk
-from runtime.operations.principal import LOCAL, Principal
+from perdure.actors.run.events import CancelRequested
+from perdure.eventlog import MemoryStore
+from perdure.runtime.errors import OperationError
+from perdure.runtime.operations import bulk
+from perdure.runtime.operations.principal import LOCAL, Principal
 from tests.runtime.service import Service, refused, service
 
 Answer = dict[str, Any]
@@ -63,7 +63,7 @@ async def test_counting_changes_nothing(autojump_clock: MockClock) -> None:
 
 
 def _all() -> Any:
-    from eventlog.store import Bounds  # noqa: PLC0415 - only here
+    from perdure.eventlog.store import Bounds  # noqa: PLC0415 - only here
 
     return Bounds(None, 100_000, 1 << 30)
 

@@ -7,11 +7,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.claim import CLAIM_EVENTS, SCHEME, ClaimMade
-from actors.run.events import Activated, RunCreated
-from eventlog import MemoryStore
-from runtime.operations.principal import LOCAL, Principal
-from runtime.operations.requests import (
+from perdure.actors.claim import CLAIM_EVENTS, SCHEME, ClaimMade
+from perdure.actors.run.events import Activated, RunCreated
+from perdure.eventlog import MemoryStore
+from perdure.runtime.operations.principal import LOCAL, Principal
+from perdure.runtime.operations.requests import (
     CreateRun,
     GetRun,
     ListRuns,

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from trio.testing import MockClock
 
-from actors.errors import (
+from perdure.actors.errors import (
     AnsweredOtherwise,
     Fenced,
     Invalid,
@@ -19,16 +19,16 @@ from actors.errors import (
     NotNow,
     TooLarge,
 )
-from actors.run.status import Status
-from eventlog import errors as log_errors
-from runtime.errors import ERRORS, OperationError, translated
-from runtime.node import OPERATIONS
-from runtime.operations.answers import EVENT_TYPES
-from runtime.operations.principal import LOCAL, Permission, Principal
-from runtime.operations.requests import FollowLog, RunStatus
-from runtime.operations.runs import Runs
-from runtime.operations.table import COMMON_ERRORS, operations_of
-from runtime.plugins.loading import Problem
+from perdure.actors.run.status import Status
+from perdure.eventlog import errors as log_errors
+from perdure.runtime.errors import ERRORS, OperationError, translated
+from perdure.runtime.node import OPERATIONS
+from perdure.runtime.operations.answers import EVENT_TYPES
+from perdure.runtime.operations.principal import LOCAL, Permission, Principal
+from perdure.runtime.operations.requests import FollowLog, RunStatus
+from perdure.runtime.operations.runs import Runs
+from perdure.runtime.operations.table import COMMON_ERRORS, operations_of
+from perdure.runtime.plugins.loading import Problem
 from tests.runtime.service import next_frame, refused, service
 
 

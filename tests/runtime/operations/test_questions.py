@@ -6,9 +6,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from runtime.operations import queries
-from runtime.operations.principal import LOCAL
-from runtime.operations.requests import AnswerRun, CancelRun
+from perdure.runtime.operations import queries
+from perdure.runtime.operations.principal import LOCAL
+from perdure.runtime.operations.requests import AnswerRun, CancelRun
 from tests.runtime.service import refused, service
 
 

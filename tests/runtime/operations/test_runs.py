@@ -7,13 +7,13 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.errors import Fenced
-from actors.run.commands import Deliver, Finish, RunCommand
-from actors.run.events import ExportAppended, ProgressReported, RunEnded, RunError
-from actors.run.status import Outcome
-from runtime.operations.answers import RunAnswer
-from runtime.operations.principal import LOCAL
-from runtime.operations.requests import (
+from perdure.actors.errors import Fenced
+from perdure.actors.run.commands import Deliver, Finish, RunCommand
+from perdure.actors.run.events import ExportAppended, ProgressReported, RunEnded, RunError
+from perdure.actors.run.status import Outcome
+from perdure.runtime.operations.answers import RunAnswer
+from perdure.runtime.operations.principal import LOCAL
+from perdure.runtime.operations.requests import (
     AnswerRun,
     CancelRun,
     CreateRun,

@@ -11,12 +11,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from runtime.blobs.depot import MemoryDepot
-from runtime.blobs.store import CHUNK, BlobLimits, BlobStore
-from runtime.operations.blobs import COLLECT_EVERY, MAX_UPLOADS, UPLOAD_LIFE, Blobs
-from runtime.operations.principal import LOCAL, Permission, Principal
-from runtime.operations.requests import CancelRun
-from runtime.plugins.contract import RunContext
+from perdure.runtime.blobs.depot import MemoryDepot
+from perdure.runtime.blobs.store import CHUNK, BlobLimits, BlobStore
+from perdure.runtime.operations.blobs import COLLECT_EVERY, MAX_UPLOADS, UPLOAD_LIFE, Blobs
+from perdure.runtime.operations.principal import LOCAL, Permission, Principal
+from perdure.runtime.operations.requests import CancelRun
+from perdure.runtime.plugins.contract import RunContext
 from tests.eventlog.conftest import SteadyEnv
 from tests.runtime.execution.test_current_run import PLUGINS, Scripted, items
 from tests.runtime.service import Service, refused, service
@@ -216,7 +216,7 @@ async def test_the_oldest_finished_uploads_are_forgotten(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is kept for those who send again is bounded; the blobs stay."""
-    monkeypatch.setattr("runtime.operations.blobs.MAX_FINISHED", 3)
+    monkeypatch.setattr("perdure.runtime.operations.blobs.MAX_FINISHED", 3)
     async with uploading() as u:
         uploads = [await u.begin() for _ in range(4)]
         sent = [await u.send(upload, b"abcd"[: 4 - n]) for n, upload in enumerate(uploads)]

@@ -13,13 +13,13 @@ from typing import Any
 
 import trio
 
-from actors.run.events import Activated
-from eventlog import MemoryStore
-from runtime.operations.principal import LOCAL
-from runtime.operations.requests import AnswerRun
-from runtime.plugins.loading import load_plugins
-from runtime.plugins.reloader import Reloader
-from runtime.settings import Settings
+from perdure.actors.run.events import Activated
+from perdure.eventlog import MemoryStore
+from perdure.runtime.operations.principal import LOCAL
+from perdure.runtime.operations.requests import AnswerRun
+from perdure.runtime.plugins.loading import load_plugins
+from perdure.runtime.plugins.reloader import Reloader
+from perdure.runtime.settings import Settings
 from tests.runtime.process.test_processes import result, until_stage
 from tests.runtime.service import Service, real_service, service
 

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from runtime.plugins.changes import Changes, Settled, after_reload
-from runtime.plugins.loading import Outcome, Problem, Source
-from runtime.plugins.plugin import Plugin
+from perdure.runtime.plugins.changes import Changes, Settled, after_reload
+from perdure.runtime.plugins.loading import Outcome, Problem, Source
+from perdure.runtime.plugins.plugin import Plugin
 
 A, B = Source(name="a"), Source(name="b")
 OLD, NEW, NEWER = {"f": (1,)}, {"f": (2,)}, {"f": (3,)}

@@ -11,11 +11,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from eventlog import MemoryStore
-from runtime.operations.principal import LOCAL
-from runtime.operations.requests import CreateRun
-from runtime.plugins.loading import load_plugins
-from runtime.settings import Settings
+from perdure.eventlog import MemoryStore
+from perdure.runtime.operations.principal import LOCAL
+from perdure.runtime.operations.requests import CreateRun
+from perdure.runtime.plugins.loading import load_plugins
+from perdure.runtime.settings import Settings
 from tests.runtime.plugins.reloading import (
     REST,
     Files,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from runtime.port.body import ChunkedBody, LengthBody
-from runtime.port.refusal import Refused
+from perdure.runtime.port.body import ChunkedBody, LengthBody
+from perdure.runtime.port.refusal import Refused
 
 HEAD = b"POST / HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
 NAMES = st.text("abcXYZ0-_!", min_size=1, max_size=5).map(str.encode)

@@ -9,8 +9,8 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.env import RealEnv
-from runtime.port import Port, PortLimits, Upgrade
+from perdure.eventlog.env import RealEnv
+from perdure.runtime.port import Port, PortLimits, Upgrade
 from tests.fuzz import examples
 from tests.runtime.port.world import Echo, MemoryListener, World
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.port import Gate
+from perdure.runtime.port import Gate
 from tests.runtime.port.world import Echo, request, serving
 
 OURS = Gate(hosts=["localhost", "[::1]", "Run.example:8443"], origins=["https://console.example"])

@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from runtime.port import Disconnected
+from perdure.runtime.port import Disconnected
 from tests.runtime.port.world import (
     body,
     read_body,

@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from runtime.port import PortLimits
+from perdure.runtime.port import PortLimits
 from tests.runtime.port.world import (
     HOST,
     Client,

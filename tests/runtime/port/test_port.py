@@ -9,9 +9,9 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from eventlog.env import RealEnv
-from runtime.port import Port, PortLimits, Upgrade
-from runtime.port.port import peer_of
+from perdure.eventlog.env import RealEnv
+from perdure.runtime.port import Port, PortLimits, Upgrade
+from perdure.runtime.port.port import peer_of
 from tests.runtime.port.world import Echo, MemoryListener, World, body, request, serving, start
 
 

@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from eventlog.env import RealEnv
-from runtime.port import (
+from perdure.eventlog.env import RealEnv
+from perdure.runtime.port import (
     BadCertificate,
     CannotListen,
     Port,

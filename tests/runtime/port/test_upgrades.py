@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from runtime.port import Upgrade
+from perdure.runtime.port import Upgrade
 from tests.runtime.port.world import HOST, Echo, request, serving
 
 UPGRADE = b"connection: keep-alive, Upgrade\r\nupgrade: WebSocket\r\n"

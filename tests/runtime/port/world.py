@@ -14,8 +14,8 @@ import h11
 import trio
 from trio.testing import memory_stream_pair
 
-from eventlog.env import RealEnv
-from runtime.port import Port, open_listeners
+from perdure.eventlog.env import RealEnv
+from perdure.runtime.port import Port, open_listeners
 
 App = Callable[[Any, Any, Any], Awaitable[None]]
 HOST = b"host: localhost\r\n"

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 from perdure import PluginError, Retry, RunContext, Secret, SyncRunContext, entry, plugin
-from runtime.process.messages import PIECE
+from perdure.runtime.process.messages import PIECE
 
 log = logging.getLogger("somebody.elses")
 CHUNK = 64 << 10  # bytes of output that are read at once

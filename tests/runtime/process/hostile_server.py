@@ -8,11 +8,11 @@ from pathlib import Path
 
 import trio
 
-from eventlog import RealEnv, SqliteStore, open_log
-from runtime.lists.directory import Directory
-from runtime.node import open_node
-from runtime.operations.principal import LOCAL
-from runtime.plugins.plugin import declared
+from perdure.eventlog import RealEnv, SqliteStore, open_log
+from perdure.runtime.lists.directory import Directory
+from perdure.runtime.node import open_node
+from perdure.runtime.operations.principal import LOCAL
+from perdure.runtime.plugins.plugin import declared
 from tests.runtime.process.hostile_plugin import Hostile
 
 NAMESPACE = Path("/proc/self/ns/pid")

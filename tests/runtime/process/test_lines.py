@@ -7,9 +7,9 @@ from typing import Literal
 
 import pytest
 
-from runtime.process.lines import Line, Lines
-from runtime.process.messages import Malformed
-from runtime.secrets.redaction import REDACTED, Redactor
+from perdure.runtime.process.lines import Line, Lines
+from perdure.runtime.process.messages import Malformed
+from perdure.runtime.secrets.redaction import REDACTED, Redactor
 
 PRINTED = b"one\ntwo \xc3\xbc\n\n" + b"x" * 30 + b"\nlast"
 LONG = 100_000

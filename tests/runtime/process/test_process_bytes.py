@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 import trio
 
-from actors.run.events import ExportAppended
-from eventlog import MemoryStore
-from runtime.blobs.blob import Blob
-from runtime.blobs.depot import MemoryDepot
-from runtime.blobs.file_depot import FileDepot
-from runtime.blobs.store import BlobLimits
-from runtime.operations.principal import LOCAL
-from runtime.operations.requests import CancelRun, ReadBlob
-from runtime.plugins.plugin import declared
-from runtime.process.messages import PIECE
+from perdure.actors.run.events import ExportAppended
+from perdure.eventlog import MemoryStore
+from perdure.runtime.blobs.blob import Blob
+from perdure.runtime.blobs.depot import MemoryDepot
+from perdure.runtime.blobs.file_depot import FileDepot
+from perdure.runtime.blobs.store import BlobLimits
+from perdure.runtime.operations.principal import LOCAL
+from perdure.runtime.operations.requests import CancelRun, ReadBlob
+from perdure.runtime.plugins.plugin import declared
+from perdure.runtime.process.messages import PIECE
 from tests.runtime.execution.filing_plugin import Filing, content
 from tests.runtime.execution.test_current_run import items
 from tests.runtime.process.test_processes import lines, result, run, start, until_stage

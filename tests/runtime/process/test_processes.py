@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 import trio
 
-from actors.run.events import LogBatch
-from actors.run.views import RunRecord
-from runtime.operations.principal import LOCAL
-from runtime.operations.requests import AnswerRun, CancelRun, CreateRun, ExportRun, ReadBlob
-from runtime.plugins.manifest import read_manifest
-from runtime.plugins.plugin import Plugin
+from perdure.actors.run.events import LogBatch
+from perdure.actors.run.views import RunRecord
+from perdure.runtime.operations.principal import LOCAL
+from perdure.runtime.operations.requests import AnswerRun, CancelRun, CreateRun, ExportRun, ReadBlob
+from perdure.runtime.plugins.manifest import read_manifest
+from perdure.runtime.plugins.plugin import Plugin
 from tests.repository.tree import ROOT
 from tests.runtime.service import Service, next_frame, real_service
 
@@ -185,7 +185,7 @@ async def test_a_cancel_request_is_heard(language: str) -> None:
     ("module", "heavy"),
     [
         ("perdure.child", {"trio", "asyncio", "sqlite3", "rich", "click", "ssl"}),
-        ("runtime.process.kit_async", {"trio", "sqlite3", "rich", "click"}),
+        ("perdure.runtime.process.kit_async", {"trio", "sqlite3", "rich", "click"}),
     ],
 )
 def test_a_process_imports_little(module: str, heavy: set[str]) -> None:

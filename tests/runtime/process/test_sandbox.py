@@ -16,8 +16,8 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from runtime.plugins.manifest import read_manifest
-from runtime.process import descriptors, sandbox
+from perdure.runtime.plugins.manifest import read_manifest
+from perdure.runtime.process import descriptors, sandbox
 from tests.repository.tree import ROOT
 from tests.runtime.process.test_processes import example, lines, result, run, start
 from tests.runtime.service import Service, real_service

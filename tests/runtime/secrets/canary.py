@@ -12,9 +12,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from eventlog import MemoryStore
-from eventlog.store import Bounds
-from runtime.lists.directory import Directory
+from perdure.eventlog import MemoryStore
+from perdure.eventlog.store import Bounds
+from perdure.runtime.lists.directory import Directory
 from tests.runtime.lists.rows import rows
 
 CANARY = 'canary "7f3a/9c"'

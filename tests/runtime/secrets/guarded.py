@@ -10,13 +10,13 @@ import msgspec
 import trio
 from msgspec import Meta
 
-from actors.run.events import RUN_EVENTS, RunCreated
-from eventlog import MemoryStore
-from eventlog.store import Bounds
-from runtime.plugins.contract import PluginError, RunContext
-from runtime.plugins.plugin import declared, entry, plugin
-from runtime.secrets.secret import Secret
-from runtime.secrets.source import SecretSource
+from perdure.actors.run.events import RUN_EVENTS, RunCreated
+from perdure.eventlog import MemoryStore
+from perdure.eventlog.store import Bounds
+from perdure.runtime.plugins.contract import PluginError, RunContext
+from perdure.runtime.plugins.plugin import declared, entry, plugin
+from perdure.runtime.secrets.secret import Secret
+from perdure.runtime.secrets.source import SecretSource
 from tests.runtime.service import Service
 
 VALUE = "correct-horse"

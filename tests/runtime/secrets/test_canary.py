@@ -17,18 +17,18 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from eventlog import MemoryStore, RealEnv, SqliteStore, open_log
-from runtime.lists.directory import Directory
-from runtime.node import open_node
-from runtime.operations.principal import LOCAL
-from runtime.operations.requests import AnswerRun, CancelRun, RetryRun
-from runtime.plugins.contract import PluginError, Retry, RunContext, StepError
-from runtime.plugins.plugin import declared, entry, plugin
-from runtime.secrets.redaction import REDACTED, Redactor
-from runtime.secrets.seals import MemorySeals
-from runtime.secrets.secret import Secret
-from runtime.secrets.secrets import open_secrets
-from runtime.secrets.source import SecretSource
+from perdure.eventlog import MemoryStore, RealEnv, SqliteStore, open_log
+from perdure.runtime.lists.directory import Directory
+from perdure.runtime.node import open_node
+from perdure.runtime.operations.principal import LOCAL
+from perdure.runtime.operations.requests import AnswerRun, CancelRun, RetryRun
+from perdure.runtime.plugins.contract import PluginError, Retry, RunContext, StepError
+from perdure.runtime.plugins.plugin import declared, entry, plugin
+from perdure.runtime.secrets.redaction import REDACTED, Redactor
+from perdure.runtime.secrets.seals import MemorySeals
+from perdure.runtime.secrets.secret import Secret
+from perdure.runtime.secrets.secrets import open_secrets
+from perdure.runtime.secrets.source import SecretSource
 from tests.runtime.execution.test_current_run import items
 from tests.runtime.secrets import canary
 from tests.runtime.secrets.canary import CANARY

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.plugins.contract import PluginError
-from runtime.secrets.redaction import MAX_DEPTH, REDACTED, Redactor, Scanner
+from perdure.runtime.plugins.contract import PluginError
+from perdure.runtime.secrets.redaction import MAX_DEPTH, REDACTED, Redactor, Scanner
 
 VALUE = 'cor/rect "horse"\n+ü?'
 

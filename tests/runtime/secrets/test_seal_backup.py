@@ -14,20 +14,26 @@ from unittest import mock
 import pytest
 import trio
 
-from eventlog import EventLog, LogUnsupported, RealEnv, SqliteStore, open_log
-from eventlog.backup import back_up as back_up_log
 from perdure import RunContext, Secret, entry, plugin
-from runtime.backup import BackupReport, back_up, restore
-from runtime.blobs.file_depot import FileDepot
-from runtime.datadir import LOG_BACKUP
-from runtime.lists.directory import Directory
-from runtime.node import Node, open_node
-from runtime.operations.principal import LOCAL
-from runtime.operations.requests import AnswerRun, CreateRun, GetRun
-from runtime.plugins.plugin import declared
-from runtime.secrets.backup import HASHES, SealReport, SealsToBackUp, runs_with_seals, verify_seals
-from runtime.secrets.seals import SealFolder, SecretsUnusable
-from runtime.secrets.secrets import open_secrets
+from perdure.eventlog import EventLog, LogUnsupported, RealEnv, SqliteStore, open_log
+from perdure.eventlog.backup import back_up as back_up_log
+from perdure.runtime.backup import BackupReport, back_up, restore
+from perdure.runtime.blobs.file_depot import FileDepot
+from perdure.runtime.datadir import LOG_BACKUP
+from perdure.runtime.lists.directory import Directory
+from perdure.runtime.node import Node, open_node
+from perdure.runtime.operations.principal import LOCAL
+from perdure.runtime.operations.requests import AnswerRun, CreateRun, GetRun
+from perdure.runtime.plugins.plugin import declared
+from perdure.runtime.secrets.backup import (
+    HASHES,
+    SealReport,
+    SealsToBackUp,
+    runs_with_seals,
+    verify_seals,
+)
+from perdure.runtime.secrets.seals import SealFolder, SecretsUnusable
+from perdure.runtime.secrets.secrets import open_secrets
 
 SEEN: list[str] = []
 TOKEN = "correct-horse"  # noqa: S105 - it opens nothing
@@ -232,7 +238,7 @@ def after_the_log(then: Callable[[], Awaitable[object]]) -> Any:
         await back_up_log(log, target)
         await then()
 
-    return mock.patch("runtime.backup.back_up_log", copy)
+    return mock.patch("perdure.runtime.backup.back_up_log", copy)
 
 
 async def test_a_backup_that_fails_leaves_nothing(data_dir: Path, tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ from unittest import mock
 import pytest
 from trio.testing import MockClock
 
-from eventlog.env import RealEnv
-from runtime.secrets import sealing
-from runtime.secrets.seals import KEY_BYTES, MemorySeals, SealFolder, Seals, SecretsUnusable
-from runtime.secrets.source import MAX_BYTES, SecretNotFound, SecretSource
-from runtime.secrets.vault import Vault
+from perdure.eventlog.env import RealEnv
+from perdure.runtime.secrets import sealing
+from perdure.runtime.secrets.seals import KEY_BYTES, MemorySeals, SealFolder, Seals, SecretsUnusable
+from perdure.runtime.secrets.source import MAX_BYTES, SecretNotFound, SecretSource
+from perdure.runtime.secrets.vault import Vault
 from tests.eventlog.conftest import SteadyEnv
 
 
@@ -135,7 +135,7 @@ def test_a_seal_is_there_whole_or_not_at_all(
 
     folder = SealFolder(tmp_path)
     folder.put("run-0", b"data")
-    monkeypatch.setattr("runtime.secrets.seals.os.fsync", fsync)
+    monkeypatch.setattr("perdure.runtime.secrets.seals.os.fsync", fsync)
     monkeypatch.setattr(Path, "rename", rename)
     folder.put("run-1", b"data")
     assert calls == ["sync file", "rename", "sync folder"]
@@ -143,7 +143,7 @@ def test_a_seal_is_there_whole_or_not_at_all(
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("runtime.secrets.seals.os.fsync", full)
+    monkeypatch.setattr("perdure.runtime.secrets.seals.os.fsync", full)
     with pytest.raises(OSError, match="No space"):
         folder.put("run-2", b"data")
     assert folder.run_ids() == ["run-0", "run-1"]
@@ -158,7 +158,7 @@ def test_a_name_that_is_found_is_synced_before_anything_is_sealed(
     key = first.key(os.urandom)
     first.put("run-0", b"data")
     synced: list[Path] = []
-    monkeypatch.setattr("runtime.secrets.seals.sync_directory", synced.append)
+    monkeypatch.setattr("perdure.runtime.secrets.seals.sync_directory", synced.append)
     folder = SealFolder(tmp_path)
     assert synced == []
     assert folder.key(os.urandom) == key
@@ -180,7 +180,7 @@ def test_a_name_that_cannot_be_synced_is_taken_back(
 
     folder = SealFolder(tmp_path)
     with monkeypatch.context() as broken:
-        broken.setattr("runtime.secrets.seals.sync_directory", fails)
+        broken.setattr("perdure.runtime.secrets.seals.sync_directory", fails)
         with pytest.raises(OSError, match="Input/output"):
             folder.key(os.urandom)
     assert list(tmp_path.iterdir()) == []

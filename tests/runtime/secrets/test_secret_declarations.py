@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from msgspec import Meta
 
-from runtime.plugins.contract import RunContext
-from runtime.plugins.manifest import read_manifest
-from runtime.plugins.plugin import DeclarationError, declared, entry, plugin
-from runtime.secrets.secret import Secret
+from perdure.runtime.plugins.contract import RunContext
+from perdure.runtime.plugins.manifest import read_manifest
+from perdure.runtime.plugins.plugin import DeclarationError, declared, entry, plugin
+from perdure.runtime.secrets.secret import Secret
 from tests.runtime.secrets.guarded import PLUGINS
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from trio.testing import MockClock
 
-from runtime.operations.principal import LOCAL, Principal
-from runtime.operations.requests import CreateRun, GetRun, RetryRun
-from runtime.secrets.source import SecretNotFound, SecretSource
+from perdure.runtime.operations.principal import LOCAL, Principal
+from perdure.runtime.operations.requests import CreateRun, GetRun, RetryRun
+from perdure.runtime.secrets.source import SecretNotFound, SecretSource
 from tests.runtime.secrets.guarded import PLUGINS, REFERENCE, VALUE, held
 from tests.runtime.service import refused, service
 

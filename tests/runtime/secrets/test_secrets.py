@@ -10,17 +10,17 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.claim import CLAIM_EVENTS, KEYED_SCHEME, SCHEME, ClaimMade, claim_stream
-from actors.errors import Fenced
-from eventlog import MemoryStore
-from eventlog.errors import Overloaded
-from eventlog.store import Bounds
-from runtime.operations.principal import LOCAL
-from runtime.operations.requests import CancelRun, CreateRun, ListRuns, RetryRun
-from runtime.plugins.contract import RunContext
-from runtime.plugins.plugin import declared, entry, plugin
-from runtime.secrets.seals import MemorySeals
-from runtime.secrets.source import SecretSource
+from perdure.actors.claim import CLAIM_EVENTS, KEYED_SCHEME, SCHEME, ClaimMade, claim_stream
+from perdure.actors.errors import Fenced
+from perdure.eventlog import MemoryStore
+from perdure.eventlog.errors import Overloaded
+from perdure.eventlog.store import Bounds
+from perdure.runtime.operations.principal import LOCAL
+from perdure.runtime.operations.requests import CancelRun, CreateRun, ListRuns, RetryRun
+from perdure.runtime.plugins.contract import RunContext
+from perdure.runtime.plugins.plugin import declared, entry, plugin
+from perdure.runtime.secrets.seals import MemorySeals
+from perdure.runtime.secrets.source import SecretSource
 from tests.runtime.secrets.guarded import (
     PLUGINS,
     REFERENCE,

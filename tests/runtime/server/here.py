@@ -10,10 +10,10 @@ from typing import Any
 import httpx
 import trio
 
-from runtime.plugins.loading import Loaded, Outcome, Source
-from runtime.plugins.plugin import Plugin, declared
-from runtime.server.serving import Server, Serving
-from runtime.settings import Settings
+from perdure.runtime.plugins.loading import Loaded, Outcome, Source
+from perdure.runtime.plugins.plugin import Plugin, declared
+from perdure.runtime.server.serving import Server, Serving
+from perdure.runtime.settings import Settings
 from tests.runtime.http.sse import Event, Parser
 from tests.runtime.world import Example
 

@@ -31,7 +31,7 @@ class ServerProcess:
         with self.errors.open("ab") as errors:
             self.process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "runtime.cli", "serve", "--json"),
+                    *(sys.executable, "-m", "perdure.runtime.cli", "serve", "--json"),
                     *("--data-dir", str(data), *options),
                 ],
                 stdout=subprocess.PIPE,

@@ -22,9 +22,9 @@ from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
-from eventlog.sqlite import SqliteStore
-from eventlog.store import Bounds
-from runtime.channels.channel import CHANNELS
+from perdure.eventlog.sqlite import SqliteStore
+from perdure.eventlog.store import Bounds
+from perdure.runtime.channels.channel import CHANNELS
 from tests.runtime.http.sse import Parser
 from tests.runtime.server.process import ServerProcess
 

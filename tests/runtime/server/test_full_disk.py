@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from eventlog import DiskFull, SqliteStore
+from perdure.eventlog import DiskFull, SqliteStore
 from tests.runtime.server.here import Here, server_here
 
 

@@ -7,7 +7,7 @@ import sys
 
 PROGRAM = """
 import gc
-from runtime.server.garbage import THRESHOLDS, leave_alone_what_is_there
+from perdure.runtime.server.garbage import THRESHOLDS, leave_alone_what_is_there
 
 class Circle:
     def __init__(self):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from runtime.http import events, health
-from runtime.operations.requests import BulkRequest
-from runtime.settings import NAMES, Settings
+from perdure.runtime.http import events, health
+from perdure.runtime.operations.requests import BulkRequest
+from perdure.runtime.settings import NAMES, Settings
 from tests.repository.tree import ROOT
 
 PAGE = (ROOT / "docs" / "serving.md").read_text("utf-8")

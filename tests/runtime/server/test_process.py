@@ -25,7 +25,7 @@ ENDED = ("succeeded", "failed", "canceled", "timeout")
 def perdure(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
     return subprocess.run(
-        [sys.executable, "-m", "runtime.cli", *words],
+        [sys.executable, "-m", "perdure.runtime.cli", *words],
         cwd=cwd,
         capture_output=True,
         text=True,
@@ -42,7 +42,16 @@ def test_what_is_printed_works_when_typed(tmp_path: Path) -> None:
     """People are told what to open and what to type, and it does what it says."""
     data = tmp_path / "data"
     process = subprocess.Popen(
-        [sys.executable, "-m", "runtime.cli", "serve", "--port", "0", "--data-dir", str(data)],
+        [
+            sys.executable,
+            "-m",
+            "perdure.runtime.cli",
+            "serve",
+            "--port",
+            "0",
+            "--data-dir",
+            str(data),
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

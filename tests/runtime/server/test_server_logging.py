@@ -7,7 +7,7 @@ import json
 import logging
 import re
 
-from runtime.server.server_logging import logging_to
+from perdure.runtime.server.server_logging import logging_to
 
 LOG = logging.getLogger("perdure.test-of-lines")
 

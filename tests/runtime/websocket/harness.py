@@ -11,10 +11,10 @@ import msgspec
 import trio
 from trio_websocket import ConnectionClosed, WebSocketConnection, wrap_client_stream
 
-from eventlog import cbor
-from runtime.operations.principal import LOCAL
-from runtime.port.refusal import Refusal, error_response
-from runtime.websocket import SocketLimits, Sockets
+from perdure.eventlog import cbor
+from perdure.runtime.operations.principal import LOCAL
+from perdure.runtime.port.refusal import Refusal, error_response
+from perdure.runtime.websocket import SocketLimits, Sockets
 from tests.runtime.service import Service
 
 

@@ -12,15 +12,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from eventlog import cbor
-from eventlog.errors import CodecError
-from runtime.errors import OperationError
-from runtime.node import OPERATIONS
-from runtime.websocket.asyncapi import FROM_CLIENTS, FROM_SERVER, document
-from runtime.websocket.conversation import Call, Conversation, ConversationLimits, Follow, Reply
-from runtime.websocket.follower import Follower
-from runtime.websocket.formats import FORMATS
-from runtime.websocket.frames import BadPeer, FrameLimits, FrameMeter
+from perdure.eventlog import cbor
+from perdure.eventlog.errors import CodecError
+from perdure.runtime.errors import OperationError
+from perdure.runtime.node import OPERATIONS
+from perdure.runtime.websocket.asyncapi import FROM_CLIENTS, FROM_SERVER, document
+from perdure.runtime.websocket.conversation import (
+    Call,
+    Conversation,
+    ConversationLimits,
+    Follow,
+    Reply,
+)
+from perdure.runtime.websocket.follower import Follower
+from perdure.runtime.websocket.formats import FORMATS
+from perdure.runtime.websocket.frames import BadPeer, FrameLimits, FrameMeter
 from tests.fuzz import examples
 from tests.runtime.service import service
 from tests.runtime.websocket.harness import Client, serving

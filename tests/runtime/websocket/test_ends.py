@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from runtime.websocket.wire import Wire
+from perdure.runtime.websocket.wire import Wire
 from tests.runtime.service import service
 from tests.runtime.websocket.harness import ConnectionClosed, serving
 from tests.runtime.websocket.raw_peer import masked, peer

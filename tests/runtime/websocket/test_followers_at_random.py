@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import trio
 
-from eventlog.record import START, Record
-from eventlog.tail import TailLimits
-from runtime.channels.channel import CHANNELS
-from runtime.operations.principal import LOCAL
-from runtime.operations.requests import FollowLog
-from runtime.websocket import SocketLimits
-from runtime.websocket.wire import WireLimits
+from perdure.eventlog.record import START, Record
+from perdure.eventlog.tail import TailLimits
+from perdure.runtime.channels.channel import CHANNELS
+from perdure.runtime.operations.principal import LOCAL
+from perdure.runtime.operations.requests import FollowLog
+from perdure.runtime.websocket import SocketLimits
+from perdure.runtime.websocket.wire import WireLimits
 from tests.runtime.service import Service, service
 from tests.runtime.websocket.harness import Client, ConnectionClosed, Server, serving
 

@@ -12,11 +12,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from runtime.operations.principal import LOCAL, Principal
-from runtime.websocket import SocketLimits
-from runtime.websocket.conversation import ConversationLimits
-from runtime.websocket.frames import FrameLimits
-from runtime.websocket.wire import WireLimits
+from perdure.runtime.operations.principal import LOCAL, Principal
+from perdure.runtime.websocket import SocketLimits
+from perdure.runtime.websocket.conversation import ConversationLimits
+from perdure.runtime.websocket.frames import FrameLimits
+from perdure.runtime.websocket.wire import WireLimits
 from tests.runtime.service import service
 from tests.runtime.websocket.harness import Server, serving, socket_pair
 from tests.runtime.websocket.raw_peer import HANDSHAKE, Raw, masked, peer, works
