@@ -27,6 +27,7 @@ from perdure.actors.run.events import (
     SleepBegun,
     StepRecorded,
 )
+from perdure.actors.run.stream import stream_of
 from perdure.actors.run.views import ExportItem, RunRecord
 from perdure.eventlog.errors import LogClosed
 from perdure.eventlog.filter import Filter
@@ -36,23 +37,22 @@ from perdure.eventlog.simulation import Dead, SimEnv, simulate
 from perdure.eventlog.store import Bounds
 from perdure.runtime.blobs.depot import MemoryDepot
 from perdure.runtime.blobs.store import BlobStore
-from perdure.runtime.lists.directory import Directory
-from perdure.runtime.node import open_node
-from perdure.runtime.operations.principal import LOCAL
-from perdure.runtime.operations.requests import AnswerRun, CreateRun, ExportRun, GetRun
+from perdure.runtime.kernel.node import open_node
+from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.plugin import declared
-from perdure.runtime.secrets.seals import MemorySeals
+from perdure.runtime.runs.index import Directory
+from perdure.runtime.runs.requests import AnswerRun, CreateRun, ExportRun, GetRun
+from perdure.runtime.secrets.references import SecretSource, variable_of
+from perdure.runtime.secrets.sealed_files import MemorySeals
 from perdure.runtime.secrets.secrets import Secrets
-from perdure.runtime.secrets.source import SecretSource, variable_of
 from perdure.runtime.secrets.vault import Vault
-from perdure.runtime.streams import stream_of
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Sequence
 
     from perdure.eventlog.record import Record
-    from perdure.runtime.operations.runs import Runs
+    from perdure.runtime.runs.operations import Runs
 
 _STEPS: Final = frozenset(
     event.event_name for event in (StepRecorded, SleepBegun, QuestionAsked, ChildStarted)

@@ -2,7 +2,7 @@
 
     <target>/log.backup      the log, as ``perdure.eventlog.backup`` makes it
     <target>/scopes/...      blobs, as a data directory has them
-    <target>/sealed/...      sealed secrets, with their key (``perdure.runtime.secrets.backup``)
+    <target>/sealed/...      sealed secrets, with their key (``runtime.secrets.sealed_backup``)
 
 The log is copied first, and what it names is never collected: so the blobs that a backup needs are
 there when it comes to them. A backup appears under its name complete and synced, or not at all.
@@ -34,8 +34,8 @@ from perdure.eventlog.verify import MAX_PROBLEMS
 from perdure.runtime.blobs.file_depot import DRAFTS, SCOPES, FileDepot
 from perdure.runtime.blobs.references import References, catch_up
 from perdure.runtime.blobs.store import CHUNK
-from perdure.runtime.datadir import LOG_BACKUP
-from perdure.runtime.secrets.backup import SealReport, SealsToBackUp, SealsToRestore
+from perdure.runtime.kernel.data_directory import LOG_BACKUP
+from perdure.runtime.secrets.sealed_backup import SealReport, SealsToBackUp, SealsToRestore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from perdure.eventlog.env import Env
     from perdure.runtime.blobs.blob import Blob
     from perdure.runtime.blobs.depot import Depot
-    from perdure.runtime.secrets.seals import SealFolder
+    from perdure.runtime.secrets.sealed_files import SealFolder
 
 UNFINISHED: Final = ".part"  # how the name of a backup ends until it is complete
 _THREADS: Final = 1

@@ -18,11 +18,11 @@ import msgspec
 from perdure.actors.claim import CLAIM_EVENTS
 from perdure.actors.lineage import LINEAGE_EVENTS
 from perdure.actors.run.events import RUN_EVENTS
-from perdure.runtime.errors import ERRORS
 from perdure.runtime.execution.limits import HostLimits
-from perdure.runtime.node import OPERATIONS
-from perdure.runtime.operations.answers import EVENT_TYPES
-from perdure.runtime.operations.table import COMMON_ERRORS, Operation
+from perdure.runtime.kernel.errors import ERRORS
+from perdure.runtime.kernel.node import OPERATIONS
+from perdure.runtime.kernel.operations import COMMON_ERRORS, Operation
+from perdure.runtime.runs.answers import EVENT_TYPES
 from perdure.runtime.websocket.asyncapi import document
 
 DOCS: Final = Path(__file__).parent.parent / "docs"

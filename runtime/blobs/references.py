@@ -14,7 +14,7 @@ from perdure.actors.run.events import RUN_EVENTS, ExportAppended
 from perdure.eventlog.record import START
 from perdure.eventlog.store import Bounds
 from perdure.runtime.blobs.blob import Blob, blob_at, mentions
-from perdure.runtime.projection import ProjectionFile
+from perdure.runtime.kernel.projection import ProjectionFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -27,7 +27,7 @@ import trio
 from perdure.eventlog.errors import DiskFull
 from perdure.runtime.blobs.blob import Blob, is_scope
 from perdure.runtime.blobs.depot import MemoryDepot
-from perdure.runtime.errors import OperationError
+from perdure.runtime.kernel.errors import OperationError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection

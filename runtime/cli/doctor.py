@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from perdure.runtime.cli.commands import Command, common
-from perdure.runtime.cli.invocation import ExitCode, Invocation, pass_invocation
-from perdure.runtime.cli.words import Cell, Column, instant, size, table
+from perdure.runtime.kernel.terminal.command import Command, common
+from perdure.runtime.kernel.terminal.invocation import ExitCode, Invocation, pass_invocation
+from perdure.runtime.kernel.terminal.text import Cell, Column, instant, size, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from perdure.runtime.datadir import DataDir
+    from perdure.runtime.kernel.data_directory import DataDir
 
 FSYNCS: Final = 16
 _BLOCK: Final = b"perdure " * 512  # a page

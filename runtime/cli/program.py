@@ -7,18 +7,10 @@ from typing import Any, Final
 
 import click
 
-from perdure.runtime.cli import (
-    answering,
-    doctor,
-    listing,
-    logfile,
-    running,
-    serving,
-    showing,
-    watching,
-)
-from perdure.runtime.cli.commands import Group, common
-from perdure.runtime.cli.invocation import ExitCode, Invocation, Refusal
+from perdure.runtime.cli import doctor, log_file, serve
+from perdure.runtime.kernel.terminal.command import Group, common
+from perdure.runtime.kernel.terminal.invocation import ExitCode, Invocation, Refusal
+from perdure.runtime.runs.commands import answer, lists, run, show, watch
 
 _CONFLICTS: Final = frozenset({403, 409, 503})  # HTTP's words for: not now, not you
 _INTERNAL: Final = 500
@@ -82,10 +74,10 @@ def _told(error: BaseException, *, json: bool) -> Refusal | None:
 
 def _told_from_below(error: BaseException) -> Refusal | None:
     from perdure.eventlog.errors import EventLogError, LogLocked, StoreDamaged
-    from perdure.runtime.datadir import NotADataDirectory
-    from perdure.runtime.errors import OperationError
-    from perdure.runtime.secrets.seals import SecretsUnusable
-    from perdure.runtime.settings import SettingsError
+    from perdure.runtime.kernel.data_directory import NotADataDirectory
+    from perdure.runtime.kernel.errors import OperationError
+    from perdure.runtime.kernel.settings import SettingsError
+    from perdure.runtime.secrets.sealed_files import SecretsUnusable
 
     match error:
         case SettingsError() | SecretsUnusable() | NotADataDirectory():
@@ -174,19 +166,19 @@ def main(context: click.Context) -> None:
 
 
 for _command in (
-    running.run,
-    listing.runs,
-    showing.show,
-    watching.watch,
-    showing.export,
-    showing.logs,
-    running.retry,
-    running.cancel,
-    answering.answer,
-    listing.plugins,
-    listing.config,
+    run.run,
+    lists.runs,
+    show.show,
+    watch.watch,
+    show.export,
+    show.logs,
+    run.retry,
+    run.cancel,
+    answer.answer,
+    lists.plugins,
+    lists.config,
     doctor.doctor,
-    logfile.log,
-    serving.serve,
+    log_file.log,
+    serve.serve,
 ):
     main.add_command(_command)

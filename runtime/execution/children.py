@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from perdure.actors.run.commands import RequestCancel
 from perdure.actors.run.events import RunCreated
 from perdure.actors.run.status import CancelMode, Status
+from perdure.actors.run.stream import stream_of
 from perdure.eventlog.errors import LogClosed
-from perdure.runtime.execution.first_write import first_write
+from perdure.runtime.execution.creation_write import first_write
 from perdure.runtime.plugins.entries import check_args
-from perdure.runtime.run_logging import about_run
-from perdure.runtime.streams import stream_of
+from perdure.runtime.secrets.run_logging import about_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

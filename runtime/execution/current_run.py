@@ -25,8 +25,8 @@ from perdure.actors.run.views import export_item_id, item_number, question_text
 from perdure.eventlog import cbor
 from perdure.eventlog.errors import CodecError
 from perdure.runtime.blobs.blob import BLOB_URL, blob_at, scope_of
-from perdure.runtime.execution.ending import error_of
-from perdure.runtime.execution.intake import settle, take_in, told_to_plugins
+from perdure.runtime.execution.byte_export import settle, take_in, told_to_plugins
+from perdure.runtime.execution.outcome import error_of
 from perdure.runtime.plugins.contract import (
     ONCE,
     FailedStep,
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from perdure.actors.run.events import RunError
+    from perdure.runtime.execution.byte_export import Arriving
     from perdure.runtime.execution.execution import Execution
-    from perdure.runtime.execution.intake import Arriving
 
 Result = TypeVar("Result")
 Outcome = TypeVar("Outcome", StepRecorded, SleepBegun, QuestionAsked)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from perdure.actors.run.events import ChildStarted, Output
-    from perdure.runtime.execution.desk import Desk
     from perdure.runtime.execution.execution import Execution
+    from perdure.runtime.execution.execution_port import Desk
     from perdure.runtime.execution.outbox import RunOutbox
 
 OUTPUT_FLOOD: Final = "OUTPUT_FLOOD"

@@ -20,14 +20,14 @@ from perdure.actors.run.status import CancelIntent, CancelMode, Outcome
 from perdure.actors.run.views import item_number
 from perdure.runtime.execution.current_run import CurrentRun
 from perdure.runtime.execution.delivery import Delivery
-from perdure.runtime.execution.ending import SUCCESS, Ending, ending_of_value, error_of
 from perdure.runtime.execution.limits import LAST_WORDS
 from perdure.runtime.execution.outbox import RunOutbox
+from perdure.runtime.execution.outcome import SUCCESS, Ending, ending_of_value, error_of
 from perdure.runtime.execution.run_secrets import RunSecrets
-from perdure.runtime.execution.waiting import Waiting
+from perdure.runtime.execution.waits import Waiting
 from perdure.runtime.plugins.contract import RunContext
-from perdure.runtime.plugins.raised import is_cancellation, traced
-from perdure.runtime.run_logging import LoggedRun, work_for
+from perdure.runtime.plugins.error_text import is_cancellation, traced
+from perdure.runtime.secrets.run_logging import LoggedRun, work_for
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from perdure.actors.run.commands import RunCommand
     from perdure.actors.run.core import Run
     from perdure.actors.run.history import History
-    from perdure.runtime.execution.desk import Desk
+    from perdure.runtime.execution.execution_port import Desk
     from perdure.runtime.plugins.plugin import Entry
 
 _NANOSECONDS: Final = 1_000_000_000

@@ -23,22 +23,22 @@ from perdure.actors.run.core import RUN, Run
 from perdure.actors.run.events import RunError
 from perdure.actors.run.history import History
 from perdure.actors.run.status import Outcome
+from perdure.actors.run.stream import stream_of
 from perdure.actors.run.views import item_number
 from perdure.eventlog.errors import LogClosed, Unavailable
 from perdure.runtime.blobs.store import BlobStore
 from perdure.runtime.execution.children import Children, takes_its_children_along
-from perdure.runtime.execution.ends import Ends
 from perdure.runtime.execution.execution import Execution
 from perdure.runtime.execution.limits import ALIVE, HostLimits
 from perdure.runtime.execution.recovery import ends_instead, read_history
+from perdure.runtime.execution.run_ends import Ends
 from perdure.runtime.execution.threads import THREADS, call_in_thread
+from perdure.runtime.kernel.live_actors import Registry
 from perdure.runtime.plugins.entries import Entries
 from perdure.runtime.process.pool import Pool
-from perdure.runtime.registry import Registry
-from perdure.runtime.run_logging import LoggedRun, about_run, logging_of_runs, work_for
+from perdure.runtime.secrets.run_logging import LoggedRun, about_run, logging_of_runs, work_for
 from perdure.runtime.secrets.secret import has_sealed
 from perdure.runtime.secrets.secrets import Secrets
-from perdure.runtime.streams import stream_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence

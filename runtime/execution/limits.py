@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from perdure.actors.run.status import CancelMode
+from perdure.runtime.kernel.live_actors import IDLE
 from perdure.runtime.plugins.plugin import LONGEST
-from perdure.runtime.registry import IDLE
 
 CANCEL_GRACE: Final = 5.0  # seconds an entry gets to obey, and again after being interrupted
 SYNC_WAIT: Final = 30.0  # seconds that a caller who wants to wait for the end may wait

@@ -17,9 +17,9 @@ from perdure.actors.run.commands import Recover
 from perdure.actors.run.core import RUN
 from perdure.actors.run.events import RUN_EVENTS
 from perdure.actors.run.history import History
+from perdure.actors.run.stream import stream_of
 from perdure.eventlog.errors import CodecError
-from perdure.runtime.run_logging import about_run
-from perdure.runtime.streams import stream_of
+from perdure.runtime.secrets.run_logging import about_run
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from perdure.actors.run.core import Run
     from perdure.eventlog.log import EventLog
     from perdure.runtime.execution.host import Host
-    from perdure.runtime.lists.directory import Listed
+    from perdure.runtime.runs.index import Listed
 
     OpenRuns = Callable[[int], Awaitable[Sequence[Listed]]]  # a page after a position
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from perdure.actors.run.events import RunCreated
-    from perdure.runtime.execution.desk import Desk
+    from perdure.runtime.execution.execution_port import Desk
     from perdure.runtime.plugins.plugin import Entry
     from perdure.runtime.secrets.secrets import Accepted
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 import trio.from_thread
 
-from perdure.runtime.blobs.piece import Piece
+from perdure.runtime.blobs.byte_source import Piece
 from perdure.runtime.plugins.contract import ONCE, Retry, RunCancelled, RunContext
 
 if TYPE_CHECKING:

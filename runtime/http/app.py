@@ -13,11 +13,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.routing import Route
 
-from perdure.runtime.http.describing import DESCRIBING
-from perdure.runtime.http.door import Door
-from perdure.runtime.http.reply import empty_reply
-from perdure.runtime.http.row import Surface
-from perdure.runtime.http.table import ROWS
+from perdure.runtime.http.documents import DESCRIBING
+from perdure.runtime.http.middleware import Door
+from perdure.runtime.kernel.routes.reply import empty_reply
+from perdure.runtime.kernel.routes.route import Surface
+from perdure.runtime.runs.routes import ROWS
 from perdure.runtime.websocket import SocketLimits
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive, Scope, Send
 
-    from perdure.runtime.http.row import Handler, Row
-    from perdure.runtime.node import Node
-    from perdure.runtime.settings import Settings
+    from perdure.runtime.kernel.node import Node
+    from perdure.runtime.kernel.routes.route import Handler, Row
+    from perdure.runtime.kernel.settings import Settings
 
 
 def create_app(

@@ -21,8 +21,8 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perdure.runtime.channels.following import Delivery
-    from perdure.runtime.errors import OperationError
+    from perdure.runtime.kernel.channels.subscription import Delivery
+    from perdure.runtime.kernel.errors import OperationError
 
 EVENT_STREAM: Final = "text/event-stream"
 RETRY: Final = 1.0  # seconds after which a client comes back

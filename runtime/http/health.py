@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol, TypedDict
 
 from perdure.eventlog.errors import LogClosed
-from perdure.runtime.errors import translated
-from perdure.runtime.http.arguments import refuse_query
-from perdure.runtime.http.reply import Reply, json_reply
-from perdure.runtime.http.row import Row
-from perdure.runtime.operations.table import COMMON_ERRORS
+from perdure.runtime.kernel.errors import translated
+from perdure.runtime.kernel.operations import COMMON_ERRORS
+from perdure.runtime.kernel.routes.arguments import refuse_query
+from perdure.runtime.kernel.routes.reply import Reply, json_reply
+from perdure.runtime.kernel.routes.route import Row
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
-    from perdure.runtime.http.row import Handler, Surface
-    from perdure.runtime.node import Node
+    from perdure.runtime.kernel.node import Node
+    from perdure.runtime.kernel.routes.route import Handler, Surface
 
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _UNAVAILABLE: Final = 503

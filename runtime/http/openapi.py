@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from perdure.runtime.errors import ERRORS
-from perdure.runtime.http.reply import ErrorBody
-from perdure.runtime.node import OPERATIONS
-from perdure.runtime.strict_json import JSON
+from perdure.runtime.kernel.errors import ERRORS
+from perdure.runtime.kernel.node import OPERATIONS
+from perdure.runtime.kernel.routes.reply import ErrorBody
+from perdure.runtime.kernel.strict_json import JSON
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from perdure.runtime.http.row import Row
+    from perdure.runtime.kernel.routes.route import Row
 
 Json = dict[str, Any]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from perdure.runtime.strict_json import JSON
+from perdure.runtime.kernel.strict_json import JSON
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

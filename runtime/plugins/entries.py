@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perdure.eventlog import cbor
 from perdure.eventlog.errors import CodecError
-from perdure.runtime.errors import OperationError
+from perdure.runtime.kernel.errors import OperationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import ModuleType
 
-    from perdure.runtime.settings import Settings
+    from perdure.runtime.kernel.settings import Settings
 
 GROUP: Final = "perdure.plugins"  # the entry-point group of packages that bring plugins
 DEMO: Final = "perdure.demo"

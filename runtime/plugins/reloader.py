@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from perdure.runtime.execution.host import Host
+    from perdure.runtime.kernel.settings import Settings
     from perdure.runtime.plugins.changes import Settled, Stamps
     from perdure.runtime.plugins.loading import Source
     from perdure.runtime.plugins.plugin import Entry, Plugin, Program
-    from perdure.runtime.settings import Settings
 
 EVERY: Final = 0.5  # seconds between two looks; a change counts when it has rested for one
 _NOTHING: Final = Outcome()

@@ -1,8 +1,8 @@
 """The one port: an ASGI server on trio and h11. It knows HTTP, and nothing of what is served."""
 
 from perdure.runtime.port.counters import PortCounters as PortCounters
-from perdure.runtime.port.gate import LOCAL_HOSTS as LOCAL_HOSTS
-from perdure.runtime.port.gate import Gate as Gate
+from perdure.runtime.port.host_guard import LOCAL_HOSTS as LOCAL_HOSTS
+from perdure.runtime.port.host_guard import Gate as Gate
 from perdure.runtime.port.limits import PortLimits as PortLimits
 from perdure.runtime.port.listeners import BadCertificate as BadCertificate
 from perdure.runtime.port.listeners import CannotListen as CannotListen

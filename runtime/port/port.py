@@ -18,7 +18,7 @@ import trio
 
 from perdure.runtime.port.connection import Connection
 from perdure.runtime.port.counters import PortCounters
-from perdure.runtime.port.gate import Gate
+from perdure.runtime.port.host_guard import Gate
 from perdure.runtime.port.limits import PortLimits
 from perdure.runtime.port.refusal import Refusal, error_response
 from perdure.runtime.port.wire import Disconnected, Wire, raw_socket

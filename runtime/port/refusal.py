@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from perdure.runtime.errors import ERRORS
+from perdure.runtime.kernel.errors import ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Refusal(NamedTuple):
-    """An error of the table in ``runtime.errors``, with a message that says what to do next."""
+    """An error of the table in ``kernel.errors``, with a message that says what to do next."""
 
     code: str
     message: str

@@ -27,17 +27,17 @@ from perdure.runtime.plugins.contract import (
     StepError,
     SyncRunContext,
 )
+from perdure.runtime.plugins.error_text import is_cancellation, text_of, told, traced, unwrapped
 from perdure.runtime.plugins.plugin import declared
-from perdure.runtime.plugins.raised import is_cancellation, text_of, told, traced, unwrapped
+from perdure.runtime.process.chunks import pieces
 from perdure.runtime.process.kit_logging import RunHandler
 from perdure.runtime.process.messages import CODE, MAX_LINE, READ_FD, WRITE_FD
-from perdure.runtime.process.pieces import pieces
 from perdure.runtime.process.pipes import Pipes, Talk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from perdure.runtime.blobs.piece import Piece
+    from perdure.runtime.blobs.byte_source import Piece
     from perdure.runtime.plugins.plugin import Entry
 
 Result = TypeVar("Result")

@@ -16,7 +16,7 @@ import trio
 
 from perdure.runtime.plugins.contract import PluginError, RunCancelled
 from perdure.runtime.process import sandbox
-from perdure.runtime.process.conversation import Conversation
+from perdure.runtime.process.dialogue import Conversation
 from perdure.runtime.process.worker import LAST_OUTPUT, Worker, start_worker
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from perdure.runtime.execution.execution import Execution
     from perdure.runtime.plugins.contract import RunContext
     from perdure.runtime.plugins.plugin import Entry, Program
-    from perdure.runtime.process.lines import Line
+    from perdure.runtime.process.line_splitter import Line
 
 WARM: Final = 2  # workers of a kind that are kept for the next run
 IDLE: Final = 60.0  # seconds for which they are kept

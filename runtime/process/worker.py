@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from perdure.runtime.process.descriptors import READ, WRITE
-from perdure.runtime.process.lines import Lines
+from perdure.runtime.process.line_splitter import Lines
 from perdure.runtime.process.messages import CODE, MAX_LINE, MEMORY, READ_FD, WRITE_FD, to_line
 from perdure.runtime.process.sandbox import guarded
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from perdure.eventlog.env import Env, Process
     from perdure.runtime.plugins.plugin import Program
-    from perdure.runtime.process.lines import Line
+    from perdure.runtime.process.line_splitter import Line
     from perdure.runtime.process.sandbox import Features
 
 CHUNK: Final = 64 << 10

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from perdure.eventlog.errors import LogClosed
-from perdure.runtime.errors import OperationError
-from perdure.runtime.run_logging import about_run
+from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.secrets.redaction import Redactor, holds_a_secret
-from perdure.runtime.secrets.seals import SealFolder
+from perdure.runtime.secrets.references import ALL_TO_ALL, FOLDER, SecretNotFound, SecretSource
+from perdure.runtime.secrets.run_logging import about_run
+from perdure.runtime.secrets.sealed_files import SealFolder
 from perdure.runtime.secrets.secret import SEALED, is_sealed, reference_in
-from perdure.runtime.secrets.source import ALL_TO_ALL, FOLDER, SecretNotFound, SecretSource
 from perdure.runtime.secrets.vault import Vault
 
 if TYPE_CHECKING:

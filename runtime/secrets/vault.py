@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from perdure.runtime.secrets.sealing import NONCE_BYTES, hash_key, sealed, unsealed
-from perdure.runtime.secrets.seals import MemorySeals
+from perdure.runtime.secrets.encryption import NONCE_BYTES, hash_key, sealed, unsealed
+from perdure.runtime.secrets.sealed_files import MemorySeals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from perdure.eventlog.env import Env
-    from perdure.runtime.secrets.seals import Seals
+    from perdure.runtime.secrets.sealed_files import Seals
 
 _THREADS: Final = 8  # each waits for a disk, none for another
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.metrics_core import Metric
 
-    from perdure.runtime.node import Node
+    from perdure.runtime.kernel.node import Node
 
 
 Labels = tuple[tuple[str, str], ...]

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Final, NotRequired, TypedDict
 
 import msgspec
 
-from perdure.runtime.errors import ErrorDetail
-from perdure.runtime.operations.answers import EVENT_TYPES
-from perdure.runtime.operations.requests import FollowLog
+from perdure.runtime.kernel.errors import ErrorDetail
+from perdure.runtime.runs.answers import EVENT_TYPES
+from perdure.runtime.runs.requests import FollowLog
 from perdure.runtime.websocket.conversation import Call, EndReason, Follow, More, Stop
 from perdure.runtime.websocket.formats import FORMATS
 from perdure.runtime.websocket.sockets import PATH
@@ -16,7 +16,7 @@ from perdure.runtime.websocket.sockets import PATH
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from perdure.runtime.operations.table import Operation
+    from perdure.runtime.kernel.operations import Operation
 
 _REFERENCE: Final = "#/components/schemas/{name}"
 

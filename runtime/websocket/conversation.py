@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import msgspec
 
 from perdure.eventlog.errors import CodecError
-from perdure.runtime.errors import OperationError
+from perdure.runtime.kernel.errors import OperationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

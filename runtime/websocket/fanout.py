@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 import trio
 
 from perdure.eventlog.follow import HEARTBEAT
-from perdure.runtime.channels.channel import thinned
-from perdure.runtime.channels.service import BATCH_BYTES
+from perdure.runtime.kernel.channels.channel import thinned
+from perdure.runtime.kernel.channels.service import BATCH_BYTES
 from perdure.runtime.websocket.frames import framed
 
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from perdure.eventlog.log import EventLog
     from perdure.eventlog.record import Mark, Record
-    from perdure.runtime.channels import Following
-    from perdure.runtime.channels.channel import Channel
-    from perdure.runtime.channels.shown import Shown
+    from perdure.runtime.kernel.channels import Following
+    from perdure.runtime.kernel.channels.channel import Channel
+    from perdure.runtime.kernel.channels.event import Shown
     from perdure.runtime.websocket.formats import Format
 
 STEP: Final = 256  # records at a time: few are encoded before the first is sent

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 if TYPE_CHECKING:
-    from perdure.runtime.channels import Delivery, Following
+    from perdure.runtime.kernel.channels import Delivery, Following
     from perdure.runtime.websocket.conversation import Conversation, EndReason
     from perdure.runtime.websocket.fanout import Fanout
     from perdure.runtime.websocket.formats import Format

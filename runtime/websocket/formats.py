@@ -14,13 +14,13 @@ import cbor2
 
 from perdure.eventlog import cbor
 from perdure.eventlog.errors import CodecError
-from perdure.runtime.strict_json import decode_json, encode_json
+from perdure.runtime.kernel.strict_json import decode_json, encode_json
 from perdure.runtime.websocket.frames import BINARY, TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perdure.runtime.channels.shown import Shown
+    from perdure.runtime.kernel.channels.event import Shown
 
 FollowId = str | int
 

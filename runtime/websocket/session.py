@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 import trio
 from trio_websocket import ConnectionClosed
 
-from perdure.runtime.errors import OperationError
-from perdure.runtime.operations.principal import Permission
+from perdure.runtime.kernel.errors import OperationError
+from perdure.runtime.kernel.principal import Permission
 from perdure.runtime.websocket.conversation import (
     Call,
     Conversation,
@@ -24,8 +24,8 @@ from perdure.runtime.websocket.frames import PING, header
 
 if TYPE_CHECKING:
     from perdure.eventlog.env import Env
-    from perdure.runtime.operations.principal import Principal
-    from perdure.runtime.operations.table import Operations
+    from perdure.runtime.kernel.operations import Operations
+    from perdure.runtime.kernel.principal import Principal
     from perdure.runtime.websocket.fanout import Fanout
     from perdure.runtime.websocket.formats import Format
     from perdure.runtime.websocket.wire import Wire

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from trio_websocket import WebSocketConnection
 
-    from perdure.runtime.node import Node
-    from perdure.runtime.operations.principal import Principal
+    from perdure.runtime.kernel.node import Node
+    from perdure.runtime.kernel.principal import Principal
     from perdure.runtime.websocket.formats import Format
 
     Refusal = tuple[str, str, *tuple[tuple[bytes, bytes], ...]]  # code, message, headers

@@ -18,14 +18,14 @@ from perdure.eventlog import RealEnv, SqliteStore, open_log
 from perdure.runtime.blobs.blob import Blob, scope_of
 from perdure.runtime.blobs.file_depot import FileDepot
 from perdure.runtime.blobs.store import BlobStore
+from perdure.runtime.execution.byte_export import settle
 from perdure.runtime.execution.current_run import CurrentRun
-from perdure.runtime.execution.intake import settle
 from perdure.runtime.execution.limits import HostLimits
-from perdure.runtime.lists.directory import Directory
-from perdure.runtime.node import open_node
-from perdure.runtime.operations.principal import LOCAL
-from perdure.runtime.operations.requests import CreateRun
+from perdure.runtime.kernel.node import open_node
+from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.plugin import declared
+from perdure.runtime.runs.index import Directory
+from perdure.runtime.runs.requests import CreateRun
 from tests.crash.recorded_program import main
 from tests.crash.soundness import LOG_NAME
 

@@ -19,11 +19,11 @@ from perdure.eventlog import RealEnv, SqliteStore, open_log
 from perdure.runtime.blobs.file_depot import FileDepot
 from perdure.runtime.blobs.store import BlobStore
 from perdure.runtime.execution.limits import HostLimits
-from perdure.runtime.lists.directory import Directory
-from perdure.runtime.node import Node, open_node
-from perdure.runtime.operations.principal import LOCAL
-from perdure.runtime.operations.requests import CreateRun
+from perdure.runtime.kernel.node import Node, open_node
+from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.plugin import declared
+from perdure.runtime.runs.index import Directory
+from perdure.runtime.runs.requests import CreateRun
 from tests.crash.soundness import LOG_NAME
 from tests.crash.writing_child import end_with_standard_input
 

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-import perdure.runtime.secrets.seals
+import perdure.runtime.secrets.sealed_files
 from perdure import RunContext, Secret, entry, plugin
 from perdure.actors.run.events import RunCreated
 from perdure.eventlog import RealEnv, SqliteStore, open_log
 from perdure.eventlog.sqlite.file import sync_directory
-from perdure.runtime.lists.directory import Directory
-from perdure.runtime.node import open_node
-from perdure.runtime.operations.creation import Creation
-from perdure.runtime.operations.principal import LOCAL
-from perdure.runtime.operations.requests import CreateRun
+from perdure.runtime.kernel.node import open_node
+from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.plugin import declared
+from perdure.runtime.runs.creation import Creation
+from perdure.runtime.runs.index import Directory
+from perdure.runtime.runs.requests import CreateRun
 from perdure.runtime.secrets.secrets import Accepted, Secrets, open_secrets
 from tests.crash.recorded_program import main
 from tests.crash.soundness import LOG_NAME
@@ -85,7 +85,7 @@ async def serve(directory: Path, answers: int) -> None:
 
 def without_directory_sync() -> None:
     """Rename, and leave it at that."""
-    setattr(perdure.runtime.secrets.seals, "sync_directory", lambda _: None)  # noqa: B010 - not its own name
+    setattr(perdure.runtime.secrets.sealed_files, "sync_directory", lambda _: None)  # noqa: B010 - not its own name
 
 
 def without_file_sync() -> None:
@@ -98,7 +98,7 @@ def without_file_sync() -> None:
         unfinished.rename(path)
         sync_directory(path.parent)
 
-    perdure.runtime.secrets.seals.write_whole = write_whole
+    perdure.runtime.secrets.sealed_files.write_whole = write_whole
 
 
 def event_first() -> None:

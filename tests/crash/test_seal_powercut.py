@@ -9,10 +9,15 @@ import trio
 
 from perdure.actors.run.events import RUN_EVENTS, RunCreated, RunEnded
 from perdure.eventlog import EventLogError, RealEnv, SqliteStore, open_log
-from perdure.runtime.lists.directory import Directory
-from perdure.runtime.node import open_node
-from perdure.runtime.secrets.sealing import unsealed
-from perdure.runtime.secrets.seals import KEY_FILE, SEALED_FOLDER, SealFolder, SecretsUnusable
+from perdure.runtime.kernel.node import open_node
+from perdure.runtime.runs.index import Directory
+from perdure.runtime.secrets.encryption import unsealed
+from perdure.runtime.secrets.sealed_files import (
+    KEY_FILE,
+    SEALED_FOLDER,
+    SealFolder,
+    SecretsUnusable,
+)
 from perdure.runtime.secrets.secrets import open_secrets
 from tests.crash.seal_child import PLUGINS, RUNS, token
 from tests.crash.soundness import LOG_NAME, read

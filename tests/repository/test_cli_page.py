@@ -8,8 +8,8 @@ import pytest
 
 from perdure.actors.run.views import ErrorView, ExportItem, LogLineView, RunDelta, RunRecord
 from perdure.runtime.cli.doctor import Check
-from perdure.runtime.cli.invocation import MEANINGS, ExitCode
-from perdure.runtime.operations.answers import PluginView, RunPage
+from perdure.runtime.kernel.terminal.invocation import MEANINGS, ExitCode
+from perdure.runtime.runs.answers import PluginView, RunPage
 from tests.repository.tree import ROOT
 from tests.runtime.cli.test_cli import commands
 

@@ -1,6 +1,6 @@
 import re
 
-from perdure.runtime.run_logging import OURS
+from perdure.runtime.secrets.run_logging import OURS
 from tests.repository.tree import FOLDERS, ROOT, name, python_files
 
 MOST_LINES = 400  # the aim is about 300

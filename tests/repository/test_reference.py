@@ -22,8 +22,9 @@ from perdure.eventlog import (
 )
 from perdure.eventlog.sqlite import schema, store
 from perdure.runtime.execution.current_run import CurrentRun
-from perdure.runtime.secrets import redaction, seals
-from perdure.runtime.secrets import source as secret_source
+from perdure.runtime.secrets import redaction
+from perdure.runtime.secrets import references as secret_source
+from perdure.runtime.secrets import sealed_files as seals
 from tests.repository.test_docs import PYTHON_BLOCK
 from tests.repository.tree import ROOT
 from tools.reference import PAGES

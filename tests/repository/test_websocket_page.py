@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from perdure.runtime.operations.answers import EVENT_TYPES
+from perdure.runtime.runs.answers import EVENT_TYPES
 from perdure.runtime.websocket import SocketLimits
 from perdure.runtime.websocket.conversation import EndReason
 from perdure.runtime.websocket.formats import FORMATS

@@ -13,16 +13,18 @@ from perdure.actors.run.views import RunDelta, RunRecord
 from perdure.eventlog import MemoryStore, RealEnv, open_log
 from perdure.runtime.blobs.depot import Depot
 from perdure.runtime.blobs.store import BlobLimits, BlobStore
-from perdure.runtime.channels import Following
-from perdure.runtime.errors import OperationError
 from perdure.runtime.execution.limits import HostLimits
-from perdure.runtime.lists.directory import Directory
-from perdure.runtime.node import OPERATIONS, Node, open_node
-from perdure.runtime.operations.answers import ExportPage, Frame, RunAnswer, RunPage
-from perdure.runtime.operations.bulk import RATE
-from perdure.runtime.operations.claims import CLAIM_WINDOW
-from perdure.runtime.operations.principal import LOCAL, Principal
-from perdure.runtime.operations.requests import (
+from perdure.runtime.kernel.channels import Following
+from perdure.runtime.kernel.errors import OperationError
+from perdure.runtime.kernel.node import OPERATIONS, Node, open_node
+from perdure.runtime.kernel.principal import LOCAL, Principal
+from perdure.runtime.kernel.settings import TriggerMode
+from perdure.runtime.plugins.plugin import Plugin, declared
+from perdure.runtime.runs.answers import ExportPage, Frame, RunAnswer, RunPage
+from perdure.runtime.runs.bulk import RATE
+from perdure.runtime.runs.claims import CLAIM_WINDOW
+from perdure.runtime.runs.index import Directory
+from perdure.runtime.runs.requests import (
     AnswerRun,
     CancelRun,
     CreateRun,
@@ -32,12 +34,10 @@ from perdure.runtime.operations.requests import (
     Request,
     RetryRun,
 )
-from perdure.runtime.plugins.plugin import Plugin, declared
-from perdure.runtime.secrets.seals import Seals
+from perdure.runtime.secrets.references import SecretSource
+from perdure.runtime.secrets.sealed_files import Seals
 from perdure.runtime.secrets.secrets import Secrets
-from perdure.runtime.secrets.source import SecretSource
 from perdure.runtime.secrets.vault import Vault
-from perdure.runtime.settings import TriggerMode
 from tests.eventlog.conftest import SteadyEnv
 from tests.runtime.world import Example, World
 

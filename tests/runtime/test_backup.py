@@ -13,11 +13,11 @@ from perdure.eventlog import EventLog, LogUnsupported, RealEnv, SqliteStore, ope
 from perdure.runtime.backup import back_up, restore, verify_blobs
 from perdure.runtime.blobs.file_depot import FileDepot
 from perdure.runtime.blobs.store import BlobStore
-from perdure.runtime.datadir import LOG_BACKUP
-from perdure.runtime.lists.directory import Directory
-from perdure.runtime.node import Node, open_node
-from perdure.runtime.operations.principal import LOCAL
-from perdure.runtime.operations.requests import CreateRun, ExportRun
+from perdure.runtime.kernel.data_directory import LOG_BACKUP
+from perdure.runtime.kernel.node import Node, open_node
+from perdure.runtime.kernel.principal import LOCAL
+from perdure.runtime.runs.index import Directory
+from perdure.runtime.runs.requests import CreateRun, ExportRun
 from tests.runtime.execution.test_current_run import PLUGINS, Scripted
 
 LARGE = [bytes([number]) * 100_000 for number in range(3)]

@@ -10,16 +10,16 @@ import trio
 
 from perdure.actors.run.core import Run
 from perdure.actors.run.events import RUN_EVENTS, RunCreated
+from perdure.actors.run.stream import stream_of
 from perdure.eventlog import Append, MemoryStore, open_log
 from perdure.eventlog.store import Bounds
-from perdure.runtime.execution.first_write import first_write
+from perdure.runtime.execution.creation_write import first_write
 from perdure.runtime.execution.host import Host
 from perdure.runtime.execution.limits import HostLimits
 from perdure.runtime.execution.recovery import recover
-from perdure.runtime.lists.directory import Listed
 from perdure.runtime.plugins.contract import PluginError, Retry, RunCancelled, RunContext
 from perdure.runtime.plugins.plugin import declared, entry, plugin
-from perdure.runtime.streams import stream_of
+from perdure.runtime.runs.index import Listed
 from tests.eventlog.conftest import SteadyEnv
 
 CALLS: list[str] = []

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from perdure.eventlog.record import Record
     from perdure.eventlog.simulation import SimEnv
-    from perdure.runtime.secrets.seals import MemorySeals
+    from perdure.runtime.secrets.sealed_files import MemorySeals
 
 
 class Disk(MemoryStore):

@@ -23,11 +23,11 @@ from perdure.actors.run.events import (
     StepRecorded,
 )
 from perdure.actors.run.status import Outcome
+from perdure.actors.run.stream import stream_of
 from perdure.actors.run.views import record
 from perdure.eventlog.cursor import parse_cursor
-from perdure.runtime.operations.principal import LOCAL
-from perdure.runtime.operations.requests import GetRun
-from perdure.runtime.streams import stream_of
+from perdure.runtime.kernel.principal import LOCAL
+from perdure.runtime.runs.requests import GetRun
 from tests.runtime.secrets import canary
 from tests.simulation.run_clients import ALL, all_runs, events_of, get, open_runs, tidy_up
 from tests.simulation.run_plugin import BODIES, REPEATED, TRIES

@@ -15,18 +15,18 @@ from perdure.actors.run.events import (
     RunCreated,
     RunEnded,
 )
+from perdure.actors.run.stream import stream_of
 from perdure.eventlog.store import Bounds
-from perdure.runtime.operations.principal import LOCAL
-from perdure.runtime.operations.requests import AnswerRun, CancelRun, CreateRun, GetRun, RetryRun
-from perdure.runtime.streams import stream_of
+from perdure.runtime.kernel.principal import LOCAL
+from perdure.runtime.runs.requests import AnswerRun, CancelRun, CreateRun, GetRun, RetryRun
 from tests.runtime.secrets.canary import CANARY
 from tests.simulation.world import Violation
 
 if TYPE_CHECKING:
     import random
 
-    from perdure.runtime.operations.answers import RunAnswer
-    from perdure.runtime.operations.runs import Runs
+    from perdure.runtime.runs.answers import RunAnswer
+    from perdure.runtime.runs.operations import Runs
     from tests.simulation.run_world import RunWorld
 
 ALL: Final = Bounds(records=1 << 30, bytes=1 << 40)

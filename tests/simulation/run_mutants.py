@@ -15,12 +15,12 @@ from perdure.actors.run import core, outbox
 from perdure.actors.run.core import RUN, Run
 from perdure.actors.run.events import RunEvent, StepRecorded
 from perdure.actors.run.history import History
+from perdure.actors.run.stream import stream_of
 from perdure.eventlog.record import START
 from perdure.runtime.execution.children import Children
-from perdure.runtime.operations.creation import Creation
+from perdure.runtime.runs.creation import Creation
 from perdure.runtime.secrets.redaction import Redactor
 from perdure.runtime.secrets.secrets import Secrets
-from perdure.runtime.streams import stream_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from perdure.actors.ask import Ask
     from perdure.actors.run.events import RunCreated
     from perdure.eventlog.record import NewEvent
-    from perdure.runtime.operations.principal import Principal
-    from perdure.runtime.operations.requests import CreateRun
+    from perdure.runtime.kernel.principal import Principal
+    from perdure.runtime.runs.requests import CreateRun
 
 
 # Exports

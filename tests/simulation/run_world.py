@@ -21,16 +21,16 @@ from perdure.eventlog.cursor import check_of, parse_cursor
 from perdure.eventlog.errors import EventLogError, LogClosed
 from perdure.eventlog.log import open_log
 from perdure.eventlog.simulation import Dead, SimEnv
-from perdure.runtime.errors import OperationError, translated
-from perdure.runtime.execution.ends import LetGo
 from perdure.runtime.execution.host import Host
 from perdure.runtime.execution.limits import HostLimits
 from perdure.runtime.execution.recovery import recover
-from perdure.runtime.lists.catalogue import Catalogue
-from perdure.runtime.lists.directory import Directory
-from perdure.runtime.operations.runs import Runs
+from perdure.runtime.execution.run_ends import LetGo
+from perdure.runtime.kernel.errors import OperationError, translated
 from perdure.runtime.plugins.plugin import declared
-from perdure.runtime.secrets.seals import MemorySeals
+from perdure.runtime.runs.index import Directory
+from perdure.runtime.runs.live_index import Catalogue
+from perdure.runtime.runs.operations import Runs
+from perdure.runtime.secrets.sealed_files import MemorySeals
 from perdure.runtime.secrets.secrets import Secrets
 from perdure.runtime.secrets.vault import Vault
 from tests.simulation.disk import Disk, DiskView, SealsView
@@ -40,7 +40,7 @@ from tests.simulation.world import Violation, cancel_when, plan_crash
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from perdure.runtime.operations.answers import RunAnswer
+    from perdure.runtime.runs.answers import RunAnswer
 
     Call = Callable[[Runs], Awaitable[RunAnswer]]
 

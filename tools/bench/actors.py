@@ -25,11 +25,11 @@ from perdure.actors.run.events import RUN_EVENTS, ExportAppended, StepRecorded
 from perdure.eventlog import Append, SnapshotFile, SqliteStore, StreamWrite, open_log
 from perdure.eventlog.env import RealEnv
 from perdure.runtime.execution.limits import HostLimits
-from perdure.runtime.lists.directory import Directory
-from perdure.runtime.node import open_node
-from perdure.runtime.operations.principal import LOCAL
-from perdure.runtime.operations.requests import CreateRun
+from perdure.runtime.kernel.node import open_node
+from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.plugin import declared
+from perdure.runtime.runs.index import Directory
+from perdure.runtime.runs.requests import CreateRun
 from tools.bench.benchmark import Benchmark, Figure, Setting, Sides, Target
 from tools.bench.measure import MILLISECONDS, Sample, Stopwatch
 from tools.bench.recorder import open_recorder, stored_events

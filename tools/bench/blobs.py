@@ -20,12 +20,12 @@ from perdure.eventlog.sqlite.file import sync_directory
 from perdure.runtime.blobs.blob import Blob
 from perdure.runtime.blobs.file_depot import FileDepot
 from perdure.runtime.blobs.store import BlobStore
-from perdure.runtime.lists.directory import Directory
-from perdure.runtime.node import open_node
-from perdure.runtime.operations.principal import LOCAL
-from perdure.runtime.operations.requests import CreateRun
+from perdure.runtime.kernel.node import open_node
+from perdure.runtime.kernel.principal import LOCAL
+from perdure.runtime.kernel.settings import Settings
 from perdure.runtime.plugins.plugin import declared
-from perdure.runtime.settings import Settings
+from perdure.runtime.runs.index import Directory
+from perdure.runtime.runs.requests import CreateRun
 from tools.bench.benchmark import Benchmark, Figure, Setting, Sides
 from tools.bench.measure import Sample, Stopwatch, latencies
 from tools.bench.workload import opened

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from perdure import RunContext, entry, plugin
-from perdure.runtime.lists.directory import Directory
-from perdure.runtime.node import Node, open_node
-from perdure.runtime.operations.principal import LOCAL
-from perdure.runtime.operations.requests import CancelRun, CreateRun
+from perdure.runtime.kernel.node import Node, open_node
+from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.plugin import declared
+from perdure.runtime.runs.index import Directory
+from perdure.runtime.runs.requests import CancelRun, CreateRun
 from tools.bench.benchmark import Benchmark, Figure, Setting, Sides
 from tools.bench.measure import MILLISECONDS, Sample, Stopwatch, latencies, quantile
 from tools.bench.process_plugin import Processes

@@ -17,11 +17,11 @@ import trio
 
 from perdure.actors.run.core import RUN, Run
 from perdure.actors.run.events import RUN_EVENTS, Activated, RunCreated, RunEvent
+from perdure.actors.run.stream import stream_of
 from perdure.eventlog import Append, Metadata, StreamWrite
-from perdure.runtime.lists.directory import Directory
-from perdure.runtime.node import open_node
+from perdure.runtime.kernel.node import open_node
 from perdure.runtime.plugins.plugin import declared
-from perdure.runtime.streams import stream_of
+from perdure.runtime.runs.index import Directory
 from tools.bench.benchmark import Benchmark, Figure, Setting, Sides, Target
 from tools.bench.measure import Sample, Stopwatch
 from tools.bench.runs import Bench

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from perdure import RunContext, entry, plugin
-from perdure.runtime.lists.directory import Directory
-from perdure.runtime.node import open_node
-from perdure.runtime.operations.principal import LOCAL
-from perdure.runtime.operations.requests import CreateRun
+from perdure.runtime.kernel.node import open_node
+from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.plugin import declared
+from perdure.runtime.runs.index import Directory
+from perdure.runtime.runs.requests import CreateRun
 from tools.bench.benchmark import Benchmark, Figure, Setting, Sides, Target
 from tools.bench.eventlog_append import append_alone
 from tools.bench.measure import Sample, Stopwatch, latencies
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from perdure.runtime.execution.host import Host
-    from perdure.runtime.operations.runs import Runs
+    from perdure.runtime.runs.operations import Runs
 
 IN_FLIGHT: Final = 100
 _RUNS: Final = 2000

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Final, Self
 
 import trio
 
+from perdure.runtime.kernel.settings import Settings
 from perdure.runtime.plugins.loading import load_plugins
 from perdure.runtime.server.garbage import leave_alone_what_is_there
-from perdure.runtime.server.serving import Server, Serving
-from perdure.runtime.settings import Settings
+from perdure.runtime.server.server import Server, Serving
 from tools.bench.measure import Sample
 from tools.bench.runs import Bench
 

@@ -17,7 +17,7 @@ from perdure.eventlog import DiskFull
 from perdure.runtime.blobs.blob import Blob
 from perdure.runtime.blobs.file_depot import FileDepot
 from perdure.runtime.blobs.store import CHUNK, BlobLimits, BlobStore
-from perdure.runtime.errors import OperationError
+from perdure.runtime.kernel.errors import OperationError
 from tests.eventlog.conftest import SteadyEnv
 from tests.runtime.service import refused
 

@@ -15,7 +15,7 @@ from perdure.runtime.blobs.blob import Blob
 from perdure.runtime.blobs.depot import MemoryDepot
 from perdure.runtime.blobs.file_depot import FileDepot
 from perdure.runtime.blobs.store import CHUNK, BlobLimits, BlobStore
-from perdure.runtime.errors import OperationError
+from perdure.runtime.kernel.errors import OperationError
 from tests.eventlog.conftest import SteadyEnv
 from tests.runtime.blobs.test_blobs import HOUR, SCOPE, put, read
 from tests.runtime.service import refused

@@ -12,8 +12,8 @@ import pytest
 from perdure.eventlog.env import RealEnv
 from perdure.eventlog.sqlite import SqliteStore
 from perdure.eventlog.sqlite.lock import holder_of
+from perdure.runtime.kernel.settings import NAMES
 from perdure.runtime.process import sandbox
-from perdure.runtime.settings import NAMES
 from tests.runtime.cli.terminal import Shell
 
 

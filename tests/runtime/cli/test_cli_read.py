@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perdure.runtime.cli.words import clean, clipped, columns_of, duration, size
+from perdure.runtime.kernel.terminal.text import clean, clipped, columns_of, duration, size
 from tests.runtime.cli.terminal import Shell
 
 

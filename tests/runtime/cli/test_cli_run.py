@@ -14,7 +14,7 @@ import pytest
 
 from perdure.eventlog.env import RealEnv
 from perdure.eventlog.sqlite import SqliteStore
-from perdure.runtime.cli.parameters import value_of
+from perdure.runtime.runs.commands.parameters import value_of
 from tests.runtime.cli.terminal import Shell, eventually, wait_for_line
 
 WORKING = ("run", "demo.steps", "--arg", "n=50", "--arg", "delay=0.05", "--json")

@@ -16,11 +16,11 @@ import trio
 from perdure.actors.run.events import LogBatch, RunCreated
 from perdure.actors.run.views import RunRecord, log_line
 from perdure.runtime.execution.current_run import CurrentRun
-from perdure.runtime.operations.principal import LOCAL, Principal
-from perdure.runtime.operations.requests import AnswerRun, CancelRun, CreateRun, ListRuns, RetryRun
+from perdure.runtime.kernel.principal import LOCAL, Principal
 from perdure.runtime.plugins.plugin import declared
 from perdure.runtime.process.kit import SyncRun
 from perdure.runtime.process.kit_async import AsyncRun
+from perdure.runtime.runs.requests import AnswerRun, CancelRun, CreateRun, ListRuns, RetryRun
 from tests.runtime.execution.anywhere_plugin import PLACES, Anywhere
 from tests.runtime.execution.test_current_run import items
 from tests.runtime.process.test_processes import lines, result, until_stage

@@ -16,10 +16,10 @@ from perdure.actors.run.events import (
 )
 from perdure.actors.run.views import ExportItem, RunRecord
 from perdure.eventlog import MemoryStore
-from perdure.runtime.operations.principal import LOCAL, Principal
-from perdure.runtime.operations.requests import CancelRun, CreateRun, ExportRun
+from perdure.runtime.kernel.principal import LOCAL, Principal
 from perdure.runtime.plugins.contract import RunCancelled, RunContext
 from perdure.runtime.plugins.plugin import declared, entry, plugin
+from perdure.runtime.runs.requests import CancelRun, CreateRun, ExportRun
 from perdure.runtime.secrets.secret import Secret
 from tests.runtime.service import Service, service
 

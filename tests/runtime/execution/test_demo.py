@@ -10,9 +10,9 @@ from trio.testing import MockClock
 
 from perdure import DeclarationError, RunContext, entry, plugin
 from perdure.demo import Demo
-from perdure.runtime.operations.principal import LOCAL
-from perdure.runtime.operations.requests import AnswerRun, CancelRun, CreateRun, ExportRun, GetRun
+from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.plugin import declared
+from perdure.runtime.runs.requests import AnswerRun, CancelRun, CreateRun, ExportRun, GetRun
 from tests.runtime.service import Service, service
 
 

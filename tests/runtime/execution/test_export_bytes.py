@@ -16,9 +16,9 @@ from perdure.eventlog import MemoryStore
 from perdure.runtime.blobs.blob import blob_at
 from perdure.runtime.blobs.depot import MemoryDepot
 from perdure.runtime.blobs.store import BlobLimits, BlobStore
-from perdure.runtime.operations.principal import LOCAL
-from perdure.runtime.operations.requests import ReadBlob
+from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.contract import PluginError, RunContext
+from perdure.runtime.runs.requests import ReadBlob
 from perdure.testing import run_entry
 from tests.eventlog.conftest import SteadyEnv
 from tests.runtime.execution.test_current_run import PLUGINS, Scripted, items, ran

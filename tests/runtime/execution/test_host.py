@@ -18,9 +18,9 @@ from perdure.actors.run.events import (
     StepRecorded,
 )
 from perdure.actors.run.status import CancelIntent, CancelMode, Status
+from perdure.actors.run.stream import stream_of
 from perdure.eventlog import MemoryStore
 from perdure.eventlog.store import Bounds
-from perdure.runtime.streams import stream_of
 from tests.runtime.world import CALLS, world
 
 

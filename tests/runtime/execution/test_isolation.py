@@ -16,14 +16,14 @@ from perdure.actors.run.commands import Deliver, RequestCancel
 from perdure.actors.run.events import ExportAppended, RunCreated
 from perdure.actors.run.status import CancelMode, Status
 from perdure.eventlog import MemoryStore
-from perdure.runtime.lists.directory import Directory, RunFilter
-from perdure.runtime.operations.principal import LOCAL, Principal
-from perdure.runtime.operations.requests import CancelRun, CreateRun
+from perdure.runtime.kernel.principal import LOCAL, Principal
 from perdure.runtime.plugins.contract import RunContext
 from perdure.runtime.plugins.plugin import declared
+from perdure.runtime.runs.index import Directory, RunFilter
+from perdure.runtime.runs.requests import CancelRun, CreateRun
 from tests.runtime.execution.test_current_run import PLUGINS, Scripted, ran
-from tests.runtime.lists.rows import rows
-from tests.runtime.lists.test_catalogue import catalogue, ids
+from tests.runtime.runs.index_rows import rows
+from tests.runtime.runs.test_index import catalogue, ids
 from tests.runtime.service import service
 from tests.runtime.world import Example, world
 

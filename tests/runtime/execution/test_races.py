@@ -13,8 +13,8 @@ from perdure.actors.mailbox import MAX_MAIL
 from perdure.actors.run.commands import Answer, Recover, RequestCancel
 from perdure.actors.run.events import Activated, ExportAppended, RunEnded, StepRecorded
 from perdure.actors.run.status import Status
+from perdure.actors.run.stream import stream_of
 from perdure.eventlog import DiskFull, LogClosed, MemoryStore, OutcomeUnknown, StoreFailed
-from perdure.runtime.streams import stream_of
 from tests.actors.test_mailbox import Moody
 from tests.runtime.world import CALLS, World, world
 

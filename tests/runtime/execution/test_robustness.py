@@ -12,18 +12,18 @@ from trio.testing import MockClock
 
 from perdure.actors.errors import Invalid
 from perdure.actors.run.events import LogBatch
+from perdure.actors.run.stream import stream_of
 from perdure.eventlog import MemoryStore
 from perdure.eventlog.store import Bounds
-from perdure.runtime.operations.principal import LOCAL
-from perdure.runtime.operations.requests import AnswerRun, CancelRun, ListRuns
+from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.contract import (
     FailedStep,
     PluginError,
     RunContext,
     StepError,
 )
+from perdure.runtime.runs.requests import AnswerRun, CancelRun, ListRuns
 from perdure.runtime.secrets.vault import Vault
-from perdure.runtime.streams import stream_of
 from tests.runtime.execution.test_current_run import PLUGINS, Scripted, items, ran
 from tests.runtime.service import next_frame, refused, service
 

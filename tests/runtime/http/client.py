@@ -12,8 +12,8 @@ from starlette.applications import Starlette
 
 from perdure.eventlog import MemoryStore
 from perdure.runtime.http.app import create_app
+from perdure.runtime.kernel.settings import Settings
 from perdure.runtime.plugins.plugin import Plugin, declared
-from perdure.runtime.settings import Settings
 from tests.runtime.service import Service, service
 from tests.runtime.world import Example
 

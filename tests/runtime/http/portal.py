@@ -12,8 +12,8 @@ import trio
 from starlette.types import ASGIApp
 
 from perdure.runtime.http.app import create_app
+from perdure.runtime.kernel.settings import Settings
 from perdure.runtime.plugins.plugin import Plugin
-from perdure.runtime.settings import Settings
 from tests.runtime.service import real_service
 
 Headers = Iterable[tuple[bytes, bytes]]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from perdure.eventlog.record import START
-from perdure.runtime.channels.following import Delivery
-from perdure.runtime.channels.shown import Shown
-from perdure.runtime.errors import OperationError
 from perdure.runtime.http.event_stream import EventStream
+from perdure.runtime.kernel.channels.event import Shown
+from perdure.runtime.kernel.channels.subscription import Delivery
+from perdure.runtime.kernel.errors import OperationError
 from tests.runtime.http.sse import Event, Parser
 
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.runtime.errors import ERRORS
-from perdure.runtime.http.describing import DESCRIBING
-from perdure.runtime.http.row import Row
-from perdure.runtime.http.table import ROWS
+from perdure.runtime.http.documents import DESCRIBING
+from perdure.runtime.kernel.errors import ERRORS
+from perdure.runtime.kernel.routes.route import Row
 from perdure.runtime.plugins.plugin import declared
+from perdure.runtime.runs.routes import ROWS
 from tests.fuzz import examples
 from tests.runtime.http.portal import Answer, Portal, served
 from tests.runtime.world import Example

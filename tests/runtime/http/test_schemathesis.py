@@ -10,8 +10,8 @@ from schemathesis.config import SchemathesisConfig
 from schemathesis.engine import events, from_schema
 
 from perdure.demo import Demo
-from perdure.runtime.http.table import ROWS
 from perdure.runtime.plugins.plugin import declared
+from perdure.runtime.runs.routes import ROWS
 from tests.repository.tree import ROOT
 from tests.runtime.http.portal import Portal, served
 from tests.runtime.world import Example

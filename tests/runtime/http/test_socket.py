@@ -18,9 +18,9 @@ import trio
 from perdure.demo import Demo
 from perdure.eventlog import RealEnv
 from perdure.runtime.http.app import create_app
+from perdure.runtime.kernel.settings import Settings
 from perdure.runtime.plugins.plugin import declared
 from perdure.runtime.port import Port, open_listeners
-from perdure.runtime.settings import Settings
 from tests.runtime.service import real_service
 from tests.runtime.world import Example
 

@@ -15,11 +15,11 @@ import trio
 
 from perdure.actors.run.events import Activated
 from perdure.eventlog import MemoryStore
-from perdure.runtime.operations.principal import LOCAL
-from perdure.runtime.operations.requests import AnswerRun
+from perdure.runtime.kernel.principal import LOCAL
+from perdure.runtime.kernel.settings import Settings
 from perdure.runtime.plugins.loading import load_plugins
 from perdure.runtime.plugins.reloader import Reloader
-from perdure.runtime.settings import Settings
+from perdure.runtime.runs.requests import AnswerRun
 from tests.runtime.process.test_processes import result, until_stage
 from tests.runtime.service import Service, real_service, service
 

@@ -8,10 +8,10 @@ from textwrap import dedent
 
 import pytest
 
+from perdure.runtime.kernel.settings import Settings
 from perdure.runtime.plugins import loading
 from perdure.runtime.plugins.loading import Loaded, Problem, load_plugins
 from perdure.runtime.plugins.manifest import read_manifest
-from perdure.runtime.settings import Settings
 
 GOOD = """
 from perdure import RunContext, entry, plugin

@@ -12,10 +12,10 @@ import trio
 from trio.testing import MockClock
 
 from perdure.eventlog import MemoryStore
-from perdure.runtime.operations.principal import LOCAL
-from perdure.runtime.operations.requests import CreateRun
+from perdure.runtime.kernel.principal import LOCAL
+from perdure.runtime.kernel.settings import Settings
 from perdure.runtime.plugins.loading import load_plugins
-from perdure.runtime.settings import Settings
+from perdure.runtime.runs.requests import CreateRun
 from tests.runtime.plugins.reloading import (
     REST,
     Files,

@@ -9,10 +9,10 @@ from pathlib import Path
 import trio
 
 from perdure.eventlog import RealEnv, SqliteStore, open_log
-from perdure.runtime.lists.directory import Directory
-from perdure.runtime.node import open_node
-from perdure.runtime.operations.principal import LOCAL
+from perdure.runtime.kernel.node import open_node
+from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.plugin import declared
+from perdure.runtime.runs.index import Directory
 from tests.runtime.process.hostile_plugin import Hostile
 
 NAMESPACE = Path("/proc/self/ns/pid")

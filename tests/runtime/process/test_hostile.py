@@ -19,11 +19,11 @@ import trio
 from perdure.actors.run import log_lines
 from perdure.actors.run.events import CancelEscalated, CancelRequested, LogBatch, RunEnded
 from perdure.runtime.execution.watchdog import Watchdog
-from perdure.runtime.operations.principal import LOCAL
-from perdure.runtime.operations.requests import CancelRun
+from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.manifest import read_manifest
 from perdure.runtime.plugins.plugin import declared
 from perdure.runtime.process import sandbox
+from perdure.runtime.runs.requests import CancelRun
 from tests.runtime.process.hostile_plugin import Hostile
 from tests.runtime.process.test_processes import lines, result, run, start, until_stage
 from tests.runtime.service import Service, real_service

@@ -18,10 +18,10 @@ from perdure.runtime.blobs.blob import Blob
 from perdure.runtime.blobs.depot import MemoryDepot
 from perdure.runtime.blobs.file_depot import FileDepot
 from perdure.runtime.blobs.store import BlobLimits
-from perdure.runtime.operations.principal import LOCAL
-from perdure.runtime.operations.requests import CancelRun, ReadBlob
+from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.plugin import declared
 from perdure.runtime.process.messages import PIECE
+from perdure.runtime.runs.requests import CancelRun, ReadBlob
 from tests.runtime.execution.filing_plugin import Filing, content
 from tests.runtime.execution.test_current_run import items
 from tests.runtime.process.test_processes import lines, result, run, start, until_stage

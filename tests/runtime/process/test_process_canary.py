@@ -15,16 +15,16 @@ import trio
 from perdure.eventlog import MemoryStore, RealEnv, SqliteStore, open_log
 from perdure.runtime.blobs.file_depot import FileDepot
 from perdure.runtime.blobs.store import BlobStore
-from perdure.runtime.lists.directory import Directory
-from perdure.runtime.node import Node, open_node
-from perdure.runtime.operations.principal import LOCAL
-from perdure.runtime.operations.requests import AnswerRun, CancelRun
+from perdure.runtime.kernel.node import Node, open_node
+from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.manifest import read_manifest
 from perdure.runtime.plugins.plugin import declared
+from perdure.runtime.runs.index import Directory
+from perdure.runtime.runs.requests import AnswerRun, CancelRun
 from perdure.runtime.secrets.redaction import REDACTED
-from perdure.runtime.secrets.seals import MemorySeals
+from perdure.runtime.secrets.references import SecretSource
+from perdure.runtime.secrets.sealed_files import MemorySeals
 from perdure.runtime.secrets.secrets import open_secrets
-from perdure.runtime.secrets.source import SecretSource
 from tests.runtime.execution.test_current_run import items
 from tests.runtime.process.caged_plugin import FAILURES, Caged, refused_calls
 from tests.runtime.process.test_processes import NEEDS, lines, result, run, start, until_stage

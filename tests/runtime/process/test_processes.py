@@ -17,10 +17,10 @@ import trio
 
 from perdure.actors.run.events import LogBatch
 from perdure.actors.run.views import RunRecord
-from perdure.runtime.operations.principal import LOCAL
-from perdure.runtime.operations.requests import AnswerRun, CancelRun, CreateRun, ExportRun, ReadBlob
+from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.manifest import read_manifest
 from perdure.runtime.plugins.plugin import Plugin
+from perdure.runtime.runs.requests import AnswerRun, CancelRun, CreateRun, ExportRun, ReadBlob
 from tests.repository.tree import ROOT
 from tests.runtime.service import Service, next_frame, real_service
 

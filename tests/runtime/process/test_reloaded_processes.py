@@ -7,10 +7,10 @@ from typing import Any
 
 import trio
 
-from perdure.runtime.local import open_local_node
+from perdure.runtime.kernel.local_node import open_local_node
+from perdure.runtime.kernel.settings import Settings
 from perdure.runtime.plugins.code_files import copy_code, stamps_of
 from perdure.runtime.plugins.loading import Source, load_plugins
-from perdure.runtime.settings import Settings
 from tests.runtime.plugins.reloading import (
     Files,
     answered,

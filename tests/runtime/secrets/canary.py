@@ -14,8 +14,8 @@ import msgspec
 
 from perdure.eventlog import MemoryStore
 from perdure.eventlog.store import Bounds
-from perdure.runtime.lists.directory import Directory
-from tests.runtime.lists.rows import rows
+from perdure.runtime.runs.index import Directory
+from tests.runtime.runs.index_rows import rows
 
 CANARY = 'canary "7f3a/9c"'
 FORMS = [

@@ -15,8 +15,8 @@ from perdure.eventlog import MemoryStore
 from perdure.eventlog.store import Bounds
 from perdure.runtime.plugins.contract import PluginError, RunContext
 from perdure.runtime.plugins.plugin import declared, entry, plugin
+from perdure.runtime.secrets.references import SecretSource
 from perdure.runtime.secrets.secret import Secret
-from perdure.runtime.secrets.source import SecretSource
 from tests.runtime.service import Service
 
 VALUE = "correct-horse"

@@ -18,17 +18,17 @@ import trio
 from trio.testing import MockClock
 
 from perdure.eventlog import MemoryStore, RealEnv, SqliteStore, open_log
-from perdure.runtime.lists.directory import Directory
-from perdure.runtime.node import open_node
-from perdure.runtime.operations.principal import LOCAL
-from perdure.runtime.operations.requests import AnswerRun, CancelRun, RetryRun
+from perdure.runtime.kernel.node import open_node
+from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.contract import PluginError, Retry, RunContext, StepError
 from perdure.runtime.plugins.plugin import declared, entry, plugin
+from perdure.runtime.runs.index import Directory
+from perdure.runtime.runs.requests import AnswerRun, CancelRun, RetryRun
 from perdure.runtime.secrets.redaction import REDACTED, Redactor
-from perdure.runtime.secrets.seals import MemorySeals
+from perdure.runtime.secrets.references import SecretSource
+from perdure.runtime.secrets.sealed_files import MemorySeals
 from perdure.runtime.secrets.secret import Secret
 from perdure.runtime.secrets.secrets import open_secrets
-from perdure.runtime.secrets.source import SecretSource
 from tests.runtime.execution.test_current_run import items
 from tests.runtime.secrets import canary
 from tests.runtime.secrets.canary import CANARY

@@ -19,20 +19,20 @@ from perdure.eventlog import EventLog, LogUnsupported, RealEnv, SqliteStore, ope
 from perdure.eventlog.backup import back_up as back_up_log
 from perdure.runtime.backup import BackupReport, back_up, restore
 from perdure.runtime.blobs.file_depot import FileDepot
-from perdure.runtime.datadir import LOG_BACKUP
-from perdure.runtime.lists.directory import Directory
-from perdure.runtime.node import Node, open_node
-from perdure.runtime.operations.principal import LOCAL
-from perdure.runtime.operations.requests import AnswerRun, CreateRun, GetRun
+from perdure.runtime.kernel.data_directory import LOG_BACKUP
+from perdure.runtime.kernel.node import Node, open_node
+from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.plugin import declared
-from perdure.runtime.secrets.backup import (
+from perdure.runtime.runs.index import Directory
+from perdure.runtime.runs.requests import AnswerRun, CreateRun, GetRun
+from perdure.runtime.secrets.sealed_backup import (
     HASHES,
     SealReport,
     SealsToBackUp,
     runs_with_seals,
     verify_seals,
 )
-from perdure.runtime.secrets.seals import SealFolder, SecretsUnusable
+from perdure.runtime.secrets.sealed_files import SealFolder, SecretsUnusable
 from perdure.runtime.secrets.secrets import open_secrets
 
 SEEN: list[str] = []

@@ -10,9 +10,15 @@ import pytest
 from trio.testing import MockClock
 
 from perdure.eventlog.env import RealEnv
-from perdure.runtime.secrets import sealing
-from perdure.runtime.secrets.seals import KEY_BYTES, MemorySeals, SealFolder, Seals, SecretsUnusable
-from perdure.runtime.secrets.source import MAX_BYTES, SecretNotFound, SecretSource
+from perdure.runtime.secrets import encryption as sealing
+from perdure.runtime.secrets.references import MAX_BYTES, SecretNotFound, SecretSource
+from perdure.runtime.secrets.sealed_files import (
+    KEY_BYTES,
+    MemorySeals,
+    SealFolder,
+    Seals,
+    SecretsUnusable,
+)
 from perdure.runtime.secrets.vault import Vault
 from tests.eventlog.conftest import SteadyEnv
 
@@ -135,7 +141,7 @@ def test_a_seal_is_there_whole_or_not_at_all(
 
     folder = SealFolder(tmp_path)
     folder.put("run-0", b"data")
-    monkeypatch.setattr("perdure.runtime.secrets.seals.os.fsync", fsync)
+    monkeypatch.setattr("perdure.runtime.secrets.sealed_files.os.fsync", fsync)
     monkeypatch.setattr(Path, "rename", rename)
     folder.put("run-1", b"data")
     assert calls == ["sync file", "rename", "sync folder"]
@@ -143,7 +149,7 @@ def test_a_seal_is_there_whole_or_not_at_all(
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("perdure.runtime.secrets.seals.os.fsync", full)
+    monkeypatch.setattr("perdure.runtime.secrets.sealed_files.os.fsync", full)
     with pytest.raises(OSError, match="No space"):
         folder.put("run-2", b"data")
     assert folder.run_ids() == ["run-0", "run-1"]
@@ -158,7 +164,7 @@ def test_a_name_that_is_found_is_synced_before_anything_is_sealed(
     key = first.key(os.urandom)
     first.put("run-0", b"data")
     synced: list[Path] = []
-    monkeypatch.setattr("perdure.runtime.secrets.seals.sync_directory", synced.append)
+    monkeypatch.setattr("perdure.runtime.secrets.sealed_files.sync_directory", synced.append)
     folder = SealFolder(tmp_path)
     assert synced == []
     assert folder.key(os.urandom) == key
@@ -180,7 +186,7 @@ def test_a_name_that_cannot_be_synced_is_taken_back(
 
     folder = SealFolder(tmp_path)
     with monkeypatch.context() as broken:
-        broken.setattr("perdure.runtime.secrets.seals.sync_directory", fails)
+        broken.setattr("perdure.runtime.secrets.sealed_files.sync_directory", fails)
         with pytest.raises(OSError, match="Input/output"):
             folder.key(os.urandom)
     assert list(tmp_path.iterdir()) == []

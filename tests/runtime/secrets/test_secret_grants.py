@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from trio.testing import MockClock
 
-from perdure.runtime.operations.principal import LOCAL, Principal
-from perdure.runtime.operations.requests import CreateRun, GetRun, RetryRun
-from perdure.runtime.secrets.source import SecretNotFound, SecretSource
+from perdure.runtime.kernel.principal import LOCAL, Principal
+from perdure.runtime.runs.requests import CreateRun, GetRun, RetryRun
+from perdure.runtime.secrets.references import SecretNotFound, SecretSource
 from tests.runtime.secrets.guarded import PLUGINS, REFERENCE, VALUE, held
 from tests.runtime.service import refused, service
 

@@ -15,12 +15,12 @@ from perdure.actors.errors import Fenced
 from perdure.eventlog import MemoryStore
 from perdure.eventlog.errors import Overloaded
 from perdure.eventlog.store import Bounds
-from perdure.runtime.operations.principal import LOCAL
-from perdure.runtime.operations.requests import CancelRun, CreateRun, ListRuns, RetryRun
+from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.contract import RunContext
 from perdure.runtime.plugins.plugin import declared, entry, plugin
-from perdure.runtime.secrets.seals import MemorySeals
-from perdure.runtime.secrets.source import SecretSource
+from perdure.runtime.runs.requests import CancelRun, CreateRun, ListRuns, RetryRun
+from perdure.runtime.secrets.references import SecretSource
+from perdure.runtime.secrets.sealed_files import MemorySeals
 from tests.runtime.secrets.guarded import (
     PLUGINS,
     REFERENCE,

@@ -10,10 +10,10 @@ from typing import Any
 import httpx
 import trio
 
+from perdure.runtime.kernel.settings import Settings
 from perdure.runtime.plugins.loading import Loaded, Outcome, Source
 from perdure.runtime.plugins.plugin import Plugin, declared
-from perdure.runtime.server.serving import Server, Serving
-from perdure.runtime.settings import Settings
+from perdure.runtime.server.server import Server, Serving
 from tests.runtime.http.sse import Event, Parser
 from tests.runtime.world import Example
 

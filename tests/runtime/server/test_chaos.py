@@ -24,7 +24,7 @@ from websockets.typing import Subprotocol
 
 from perdure.eventlog.sqlite import SqliteStore
 from perdure.eventlog.store import Bounds
-from perdure.runtime.channels.channel import CHANNELS
+from perdure.runtime.kernel.channels.channel import CHANNELS
 from tests.runtime.http.sse import Parser
 from tests.runtime.server.process import ServerProcess
 

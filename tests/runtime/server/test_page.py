@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
-from perdure.runtime.http import events, health
-from perdure.runtime.operations.requests import BulkRequest
-from perdure.runtime.settings import NAMES, Settings
+from perdure.runtime.http import event_routes as events
+from perdure.runtime.http import health
+from perdure.runtime.kernel.settings import NAMES, Settings
+from perdure.runtime.runs.requests import BulkRequest
 from tests.repository.tree import ROOT
 
 PAGE = (ROOT / "docs" / "serving.md").read_text("utf-8")

@@ -13,9 +13,9 @@ import httpx
 import pytest
 import trio
 
-from perdure.runtime.http import events
-from perdure.runtime.server.serving import Entrance, gate_of, is_loopback, url_of
-from perdure.runtime.settings import Settings
+from perdure.runtime.http import event_routes as events
+from perdure.runtime.kernel.settings import Settings
+from perdure.runtime.server.server import Entrance, gate_of, is_loopback, url_of
 from tests.runtime.http.sse import Event, following
 from tests.runtime.server.here import server_here
 

@@ -12,7 +12,7 @@ import trio
 from trio_websocket import ConnectionClosed, WebSocketConnection, wrap_client_stream
 
 from perdure.eventlog import cbor
-from perdure.runtime.operations.principal import LOCAL
+from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.port.refusal import Refusal, error_response
 from perdure.runtime.websocket import SocketLimits, Sockets
 from tests.runtime.service import Service

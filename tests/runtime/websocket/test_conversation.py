@@ -14,8 +14,8 @@ from trio.testing import MockClock
 
 from perdure.eventlog import cbor
 from perdure.eventlog.errors import CodecError
-from perdure.runtime.errors import OperationError
-from perdure.runtime.node import OPERATIONS
+from perdure.runtime.kernel.errors import OperationError
+from perdure.runtime.kernel.node import OPERATIONS
 from perdure.runtime.websocket.asyncapi import FROM_CLIENTS, FROM_SERVER, document
 from perdure.runtime.websocket.conversation import (
     Call,

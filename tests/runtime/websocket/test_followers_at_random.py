@@ -14,9 +14,9 @@ import trio
 
 from perdure.eventlog.record import START, Record
 from perdure.eventlog.tail import TailLimits
-from perdure.runtime.channels.channel import CHANNELS
-from perdure.runtime.operations.principal import LOCAL
-from perdure.runtime.operations.requests import FollowLog
+from perdure.runtime.kernel.channels.channel import CHANNELS
+from perdure.runtime.kernel.principal import LOCAL
+from perdure.runtime.runs.requests import FollowLog
 from perdure.runtime.websocket import SocketLimits
 from perdure.runtime.websocket.wire import WireLimits
 from tests.runtime.service import Service, service

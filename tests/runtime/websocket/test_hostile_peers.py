@@ -12,7 +12,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from perdure.runtime.operations.principal import LOCAL, Principal
+from perdure.runtime.kernel.principal import LOCAL, Principal
 from perdure.runtime.websocket import SocketLimits
 from perdure.runtime.websocket.conversation import ConversationLimits
 from perdure.runtime.websocket.frames import FrameLimits

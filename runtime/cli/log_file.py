@@ -1,0 +1,350 @@
+"""`perdure log`: the log as a file: verify it, back it up, restore it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from perdure.runtime.kernel.terminal.command import Group, common
+from perdure.runtime.kernel.terminal.invocation import (
+    ExitCode,
+    Invocation,
+    Refusal,
+    pass_invocation,
+)
+from perdure.runtime.kernel.terminal.text import styled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from perdure.eventlog.sqlite import SqliteStore
+    from perdure.eventlog.verify import Report
+    from perdure.runtime.backup import BackupReport, BlobReport
+    from perdure.runtime.secrets.sealed_backup import SealReport
+
+Found = TypeVar("Found")
+_SEALS_REMEDY: Final = (
+    "Those runs would fail with SECRET_REQUIRED. Bring their files in sealed/ (or seal.key, mode",
+    "600) back from a backup before they are taken up, or pass the secret again afterwards:",
+    "  perdure retry RUN --secret NAME=VALUE",
+)
+
+
+@click.group(
+    cls=Group,
+    examples=[
+        "perdure log verify",
+        "perdure log backup /backups/2026-08-01.perdure",
+        "perdure log restore /backups/2026-08-01.perdure --data-dir restored",
+    ],
+)
+def log() -> None:
+    """Verify, back up and restore the log."""
+
+
+@log.command(examples=["perdure log verify", "perdure log verify --json"])
+@common
+@pass_invocation
+def verify(invocation: Invocation) -> None:
+    """Read the whole log and what it names, and say whether all of it keeps its promises.
+
+    Blobs are compared with their hashes, sealed secrets are opened with seal.key. --data-dir may
+    name a backup too.
+
+    Works beside the process that writes it. Exit code 1: something is wrong.
+    """
+    from contextlib import closing
+    from functools import partial
+
+    from perdure.eventlog.snapshots import MemorySnapshots
+    from perdure.eventlog.verify import verify as verify_log
+    from perdure.runtime.kernel.log_reader import BesideLog, completed
+    from perdure.runtime.secrets.sealed_backup import SealReport, verify_seals
+    from perdure.runtime.secrets.sealed_files import SealFolder
+
+    if not invocation.place.is_backup:
+        require_log(invocation)
+    with closing(_opened(invocation)) as store:
+        read = BesideLog(store, MemorySnapshots())
+        report = completed(verify_log(read, progress=_counting(invocation)))
+        look = partial(verify_seals, store, SealFolder(invocation.place.path))
+        seals = _looked_at(report, look, SealReport())
+    blobs = _looked_at(report, partial(_blobs_of, invocation), None)
+    is_sound = report.sound and seals.sound and (blobs is None or blobs.sound)
+    if invocation.json:
+        invocation.give(
+            {
+                "sound": is_sound,
+                "records": report.records,
+                "streams": report.streams,
+                "problems": report.problems,
+                "problem_count": report.problem_count,
+                **(_blobs(blobs) if blobs is not None else {}),
+                **_seals(seals),
+            }
+        )
+    else:
+        _tell_verified(invocation, report, blobs, seals)
+    if not is_sound:
+        raise click.exceptions.Exit(ExitCode.FAILED)
+
+
+def _looked_at(report: Report, look: Callable[[], Found], nothing: Found) -> Found:
+    """Look at what a log names. One that is damaged may lead nowhere, and its report says so."""
+    try:
+        return look()
+    except Exception:
+        if report.sound:
+            raise
+        return nothing
+
+
+def _tell_verified(
+    invocation: Invocation, report: Report, blobs: BlobReport | None, seals: SealReport
+) -> None:
+    """Say what was read, what is wrong with it, and what to do."""
+    invocation.say(f"{report.records:,} records in {report.streams:,} streams were read.")
+    _tell_problems(invocation, report)
+    if blobs is not None:
+        invocation.say(f"{blobs.blobs:,} blobs of {blobs.bytes:,} bytes were read.")
+        _tell_problems(invocation, blobs)
+    if seals.seals:
+        invocation.say(f"{seals.seals:,} sealed secrets were opened.")
+    _tell_problems(invocation, seals)
+    if not report.sound:
+        invocation.say(f"{report.problem_count:,} problems. Do not write to this log any more:")
+        invocation.say("keep the file, and restore a backup into another directory:")
+        invocation.say("  perdure log restore BACKUP --data-dir DIR")
+        return
+    invocation.say(styled("The log is sound.", "ok"))
+    if blobs is not None and not blobs.sound:
+        invocation.say("But blobs are missing or damaged: bring those files back from a backup;")
+        invocation.say("the runs that name them can be read as before.")
+    if not seals.sound:
+        invocation.lines(_SEALS_REMEDY)
+
+
+def _blobs_of(invocation: Invocation) -> BlobReport | None:
+    """Look at the blobs, if there are any."""
+    if not (invocation.place.path / "scopes").is_dir():
+        return None
+    import trio
+
+    return trio.run(_verify_blobs, invocation)
+
+
+@log.command(
+    examples=[
+        "perdure log backup today.perdure",
+        "perdure log backup /backups/$(date -I).perdure --without-key",
+    ]
+)
+@click.argument("dest", type=click.Path(path_type=Path))
+@click.option(
+    "--without-key",
+    is_flag=True,
+    help="Leave out seal.key, which opens sealed secrets; keep it elsewhere.",
+)
+@common
+@pass_invocation
+def backup(invocation: Invocation, dest: Path, *, without_key: bool) -> None:
+    """Copy the log and what it names into a new directory, also while it is being written.
+
+    With the blobs go the sealed secrets of runs that have not ended, and seal.key, which opens
+    them: whoever can read the backup can read those secrets.
+
+    The directory appears complete, or not at all. It is never overwritten. Exit code 1: a blob or
+    a sealed secret is missing or damaged; the rest was copied.
+    """
+    import trio
+
+    require_log(invocation)
+    if not dest.parent.is_dir():
+        raise click.UsageError(f"{dest.parent} is not a directory; make it first.")
+    records, report = trio.run(_back_up, invocation, dest, not without_key)
+    if invocation.json:
+        invocation.give({"path": str(dest), "records": records, **_beside_log(report)})
+    else:
+        invocation.say(f"{_counted(records, report)} are in {dest}.")
+        if report.seals.has_key:
+            invocation.say("seal.key is in it too: who can read the backup can open what it seals.")
+        elif without_key:
+            invocation.say("seal.key is not in it: keep a copy elsewhere, for the restore.")
+        _tell_all_problems(invocation, report)
+    if not report.sound:
+        raise click.exceptions.Exit(ExitCode.FAILED)
+
+
+async def _back_up(
+    invocation: Invocation,
+    dest: Path,
+    with_key: bool,  # noqa: FBT001 - trio passes arguments by place
+) -> tuple[int, BackupReport]:
+    from contextlib import closing
+
+    from perdure.eventlog.env import RealEnv
+    from perdure.eventlog.log import open_log
+    from perdure.eventlog.sqlite import SqliteStore
+    from perdure.eventlog.sqlite.store import BACKUP
+    from perdure.runtime.backup import back_up
+    from perdure.runtime.blobs.file_depot import FileDepot
+    from perdure.runtime.kernel.data_directory import LOG_BACKUP
+    from perdure.runtime.secrets.sealed_files import SealFolder
+
+    path = invocation.data.path
+    with closing(SqliteStore.open_reader(invocation.data.log)) as store:
+        async with open_log(RealEnv(), store) as opened:
+            depot, seals = FileDepot(path), SealFolder(path)
+            report = await back_up(opened, depot, dest, seals=seals, with_key=with_key)
+    with closing(SqliteStore.open_reader(dest / LOG_BACKUP, kind=BACKUP)) as copy:
+        return copy.head().position, report
+
+
+@log.command(examples=["perdure log restore today.perdure --data-dir restored"])
+@click.argument("src", type=click.Path(exists=True, path_type=Path))
+@common
+@pass_invocation
+def restore(invocation: Invocation, src: Path) -> None:
+    """Make a log of a backup, with blobs and sealed secrets, in a data directory that has none.
+
+    Cursors of the log that was backed up are refused by the new one. If seal.key was left out of
+    the backup, put it into the data directory before, or before anything runs there.
+    """
+    from contextlib import closing
+
+    import trio
+
+    from perdure.eventlog.sqlite import SqliteStore
+    from perdure.eventlog.sqlite.store import BACKUP
+    from perdure.runtime.kernel.data_directory import LOG_BACKUP
+
+    data = invocation.data
+    if data.log.exists():
+        raise Refusal(
+            f"{data.log} exists already and is never overwritten.",
+            code="CONFLICT",
+            exit_code=ExitCode.UNAVAILABLE,
+            remedy="Name another directory with --data-dir, or move this one away first.",
+        )
+    if not (src / LOG_BACKUP).is_file():
+        raise click.UsageError(f"{src} is no backup: `perdure log backup` makes one.")
+    SqliteStore.open_reader(src / LOG_BACKUP, kind=BACKUP).close()  # before anything is made for it
+    data.make()
+    report = trio.run(_restore, invocation, src)
+    with closing(SqliteStore.open_reader(data.log)) as store:
+        records, generation = store.head().position, store.generation
+    if invocation.json:
+        restored = {"path": str(data.log), "records": records, "generation": generation}
+        invocation.give({**restored, **_beside_log(report)})
+    else:
+        invocation.say(f"{_counted(records, report)} are in {data.path}.")
+        invocation.say(f"It is a log of its own now, of generation {generation}.")
+        if report.seals.seals and not report.seals.has_key:
+            invocation.say(f"The backup has no key: put seal.key (mode 600) into {data.path} now.")
+        _tell_all_problems(invocation, report)
+    if not report.sound:
+        raise click.exceptions.Exit(ExitCode.FAILED)
+
+
+async def _restore(invocation: Invocation, src: Path) -> BackupReport:
+    from perdure.eventlog.env import RealEnv
+    from perdure.runtime.backup import restore as restore_all
+    from perdure.runtime.blobs.file_depot import FileDepot
+
+    data = invocation.data
+    return await restore_all(src, data.log, FileDepot(data.path), env=RealEnv())
+
+
+async def _verify_blobs(invocation: Invocation) -> BlobReport:
+    from contextlib import closing
+
+    from perdure.eventlog.env import RealEnv
+    from perdure.eventlog.log import open_log
+    from perdure.runtime.backup import verify_blobs
+    from perdure.runtime.blobs.file_depot import FileDepot
+
+    with closing(_opened(invocation)) as store:
+        async with open_log(RealEnv(), store) as opened:
+            return await verify_blobs(opened, FileDepot(invocation.place.path))
+
+
+def _opened(invocation: Invocation) -> SqliteStore:
+    """Open what is to be verified: the log, or the one in a backup."""
+    from perdure.eventlog.sqlite import SqliteStore
+    from perdure.eventlog.sqlite.store import BACKUP
+
+    place = invocation.place
+    if place.is_backup:
+        return SqliteStore.open_reader(place.backup, kind=BACKUP)
+    return SqliteStore.open_reader(place.log)
+
+
+def _blobs(report: BlobReport) -> dict[str, Any]:
+    return {
+        "blobs": report.blobs,
+        "blob_bytes": report.bytes,
+        "blob_problems": report.problems,
+        "blob_problem_count": report.problem_count,
+    }
+
+
+def _seals(report: SealReport) -> dict[str, Any]:
+    return {
+        "seals": report.seals,
+        "key": report.has_key,
+        "seal_problems": report.problems,
+        "seal_problem_count": report.problem_count,
+    }
+
+
+def _beside_log(report: BackupReport) -> dict[str, Any]:
+    return {**_blobs(report.blobs), **_seals(report.seals)}
+
+
+def _counted(records: int, report: BackupReport) -> str:
+    """Say how much there is of everything that there is."""
+    blobs, seals = report.blobs, report.seals
+    parts = [f"{records:,} records"]
+    if blobs.blobs:
+        parts.append(f"{blobs.blobs:,} blobs of {blobs.bytes:,} bytes")
+    if seals.seals:
+        parts.append(f"{seals.seals:,} sealed secrets")
+    return " and ".join(parts)
+
+
+def _tell_all_problems(invocation: Invocation, report: BackupReport) -> None:
+    _tell_problems(invocation, report.blobs)
+    _tell_problems(invocation, report.seals)
+    if not report.seals.sound:
+        invocation.lines(_SEALS_REMEDY)
+
+
+def _tell_problems(invocation: Invocation, report: Report | BlobReport | SealReport) -> None:
+    for problem in report.problems:
+        invocation.say(f"  {styled(problem, 'fail')}")
+    if report.problem_count > len(report.problems):
+        invocation.say(f"  and {report.problem_count - len(report.problems):,} more")
+
+
+def require_log(invocation: Invocation) -> None:
+    """Refuse if there is no log yet."""
+    if not invocation.data.log.exists():
+        raise Refusal(
+            f"there is no log in {invocation.data.path}.",
+            code="UNAVAILABLE",
+            exit_code=ExitCode.UNAVAILABLE,
+            remedy="`perdure run demo.count` makes one; --data-dir names another directory.",
+        )
+
+
+def _counting(invocation: Invocation) -> Callable[[int], None]:
+    """Count records on a terminal while it takes its time."""
+    if invocation.json or not invocation.is_terminal:
+        return lambda _: None
+
+    def count(records: int) -> None:
+        click.echo(f"\r{records:,} records …\r", nl=False, err=True)
+
+    return count

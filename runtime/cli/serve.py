@@ -1,0 +1,157 @@
+"""`perdure serve`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perdure.runtime.kernel.terminal.command import Command, common
+from perdure.runtime.kernel.terminal.invocation import (
+    ExitCode,
+    Invocation,
+    Refusal,
+    pass_invocation,
+)
+from perdure.runtime.kernel.terminal.text import pairs
+from perdure.runtime.runs.commands.plugins_loaded import loaded_for
+
+if TYPE_CHECKING:
+    from perdure.runtime.server.server import Serving
+
+
+@click.command(
+    cls=Command,
+    short_help="Serve the log over HTTP and WebSocket.",
+    examples=[
+        "perdure serve",
+        "perdure serve --port 8080 --data-dir /tmp/trial",
+        "perdure serve --host 0.0.0.0 --tls-certificate cert.pem --tls-key key.pem",
+    ],
+)
+@click.option("--host", help="The address to listen on; 127.0.0.1 unless stated.")
+@click.option("--port", type=click.IntRange(0, 65535), help="The port; 7373 unless stated.")
+@click.option("--tls-certificate", metavar="FILE", help="The certificate (PEM), for TLS.")
+@click.option("--tls-key", metavar="FILE", help="The key (PEM) that belongs to it.")
+@common
+@pass_invocation
+def serve(
+    invocation: Invocation,
+    host: str | None,
+    port: int | None,
+    tls_certificate: str | None,
+    tls_key: str | None,
+) -> None:
+    """Serve the log of the data directory until stopped.
+
+    Runs that an earlier process left are gone on with. Ctrl-C or SIGTERM: no new work is taken,
+    runs get some time to end (drain_grace), and what has not ended is left for the next start. A
+    second one leaves at once.
+    """
+    import trio
+
+    from perdure.runtime.server.server_logging import logging_to
+
+    invocation.flags = {
+        "host": host,
+        "port": port,
+        "tls_certificate": tls_certificate,
+        "tls_key": tls_key,
+    }
+    settings = invocation.settings
+    invocation.place.check()
+    if bool(settings.tls_certificate) != bool(settings.tls_key):
+        raise Refusal(
+            "A certificate and its key belong together.",
+            code="VALIDATION_ERROR",
+            exit_code=ExitCode.USAGE,
+            remedy="Pass both: --tls-certificate FILE --tls-key FILE.",
+        )
+    with logging_to():
+        trio.run(_serve, invocation)
+
+
+async def _serve(invocation: Invocation) -> None:
+    import trio
+
+    from perdure.runtime.port import BadCertificate, CannotListen
+    from perdure.runtime.runs.commands.interrupts import Interrupts
+    from perdure.runtime.server.server import Server
+
+    server = Server(invocation.settings, loaded_for(invocation))
+
+    async def stop() -> None:
+        await interrupts.first()
+        server.stop()
+
+    with Interrupts(at_once=2) as interrupts:
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(stop)
+                nursery.start_soon(_until_stopped, server, invocation, nursery.cancel_scope)
+        except* BadCertificate as group:
+            raise _refusal(group, ExitCode.USAGE, "VALIDATION_ERROR") from group
+        except* CannotListen as group:
+            raise _refusal(group, ExitCode.UNAVAILABLE, "UNAVAILABLE") from group
+
+
+async def _until_stopped(server: Any, invocation: Invocation, scope: Any) -> None:  # noqa: ANN401
+    import trio
+
+    from perdure.runtime.server.garbage import leave_alone_what_is_there
+
+    async with trio.open_nursery() as nursery:
+        serving: Serving = await nursery.start(server.run)
+        leave_alone_what_is_there()
+        await _greet(invocation, serving)
+    scope.cancel()
+
+
+def _refusal(group: BaseExceptionGroup[Any], exit_code: ExitCode, code: str) -> Refusal:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return Refusal(f"{error}.", code=code, exit_code=exit_code)
+
+
+async def _greet(invocation: Invocation, serving: Serving) -> None:
+    """Say what is served, what to open and what to type."""
+    from importlib.metadata import version
+
+    from perdure.runtime.server.server import is_loopback
+
+    settings, log, url = invocation.settings, serving.node.host.log, serving.url
+    about = {
+        "version": version("perdure"),
+        "url": url,
+        "log": str(invocation.data.log),
+        "generation": log.generation,
+        "records": (await log.head()).position,
+    }
+    if invocation.json:
+        invocation.give(about)
+    else:
+        about["records"] = f"{about['records']:,}"
+        rows = [(name, str(value)) for name, value in about.items()]
+        invocation.say("Perdure, an event-sourced actor runtime for long-running agent work.")
+        invocation.say()
+        invocation.lines(["  " + line for line in pairs(rows, None)])
+        invocation.say()
+        invocation.lines(_what_to_type(url, settings.tls_certificate, demo=settings.demo))
+    if not is_loopback(settings.host):
+        invocation.say(
+            "Warning: other machines can reach this, and there is no identity yet: whoever does may"
+            " do everything. Put\nsomething before it that checks who asks, and name it in the"
+            " setting hosts (and web pages in origins).",
+            err=True,
+        )
+
+
+def _what_to_type(url: str, certificate: str, *, demo: bool) -> list[str]:
+    curl = f"curl --cacert {certificate}" if certificate else "curl"
+    lines = [f"Open   {url}/docs", "Type   (in another terminal)"]
+    if demo:
+        body = """{"plugin_id": "demo", "entry_id": "count", "args": {"to": 100}}"""
+        lines.append(f"  {curl} {url}/runs -H 'content-type: application/json' -d '{body}'")
+    lines += [f"  {curl} {url}/plugins", f"  {curl} -N {url}/events/runs", "", "Ctrl-C stops it."]
+    return lines

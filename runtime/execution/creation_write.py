@@ -1,0 +1,32 @@
+"""The write that brings a run into being."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perdure.actors.run.core import RUN
+from perdure.actors.run.events import RUN_EVENTS
+from perdure.actors.run.stream import stream_of
+from perdure.eventlog.append import StreamWrite
+from perdure.eventlog.record import encoded_metadata
+
+if TYPE_CHECKING:
+    from perdure.actors.run.events import RunCreated
+    from perdure.eventlog.env import Env
+
+
+def first_write(env: Env, created: RunCreated) -> StreamWrite:
+    """Give it; whoever creates a run appends it, with whatever else belongs to that."""
+    stream = stream_of(created.run_id)
+    event = RUN_EVENTS.encode(
+        created,
+        event_id=env.new_id().bytes,
+        event_time=created.at,
+        metadata=encoded_metadata(
+            f"{created.tenant}/{created.principal}",
+            created.trace_id,
+            tuple(RUN.describe(None, RUN.evolve(None, created)).items()),
+        ),
+    )
+    scope = f"session/{created.session_id}" if created.session_id else stream
+    return StreamWrite(stream, 0, [event], scope)

@@ -1,0 +1,78 @@
+"""The rows that describe all rows: the OpenAPI document, and the page made from it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from perdure.runtime.http.capabilities import always, release
+from perdure.runtime.http.openapi import document
+from perdure.runtime.http.page import HTML, page, policy
+from perdure.runtime.kernel.operations import COMMON_ERRORS
+from perdure.runtime.kernel.routes.reply import empty_reply, json_reply, text_reply
+from perdure.runtime.kernel.routes.route import Row
+from perdure.runtime.websocket import asyncapi
+
+if TYPE_CHECKING:
+    from perdure.runtime.kernel.routes.route import Handler, Surface
+
+
+def _openapi(surface: Surface) -> Handler:
+    return always(json_reply(document(surface.rows, release()["version"])))
+
+
+def _asyncapi(surface: Surface) -> Handler:
+    return always(json_reply(asyncapi.document(surface.node.operations, release()["version"])))
+
+
+def _docs(surface: Surface) -> Handler:
+    text = page(document(surface.rows, release()["version"]))
+    return always(text_reply(text, HTML, (b"content-security-policy", policy().encode())))
+
+
+def _front(_surface: Surface) -> Handler:
+    return always(empty_reply(303, (b"location", b"/docs")))
+
+
+DESCRIBING: Final = (
+    Row(
+        method="GET",
+        path="/",
+        name="http.front",
+        summary="Show people the way to the page that describes this API.",
+        make=_front,
+        tag="about",
+        statuses={303: "It is there."},
+        headers={"Location": "Where it is."},
+        errors=COMMON_ERRORS,
+    ),
+    Row(
+        method="GET",
+        path="/openapi.json",
+        name="http.openapi",
+        summary="Describe this API for programs (OpenAPI 3.1).",
+        make=_openapi,
+        tag="about",
+        response=dict[str, Any],
+        errors=COMMON_ERRORS,
+    ),
+    Row(
+        method="GET",
+        path="/asyncapi.json",
+        name="http.asyncapi",
+        summary="Describe what is said over WebSocket at /ws, for programs (AsyncAPI 3).",
+        make=_asyncapi,
+        tag="about",
+        response=dict[str, Any],
+        errors=COMMON_ERRORS,
+    ),
+    Row(
+        method="GET",
+        path="/docs",
+        name="http.docs",
+        summary="Describe this API for people.",
+        make=_docs,
+        tag="about",
+        gives=HTML,
+        errors=COMMON_ERRORS,
+    ),
+)

@@ -1,0 +1,1 @@
+"""The kernel: log, actors, operations, channels, projections. Knows no feature and no run."""

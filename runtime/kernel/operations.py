@@ -1,0 +1,181 @@
+"""The operations: everything that can be asked of Perdure, in one table.
+
+An operation is a method of a service, marked with its name, the permission it needs and the errors
+it may answer with; its request and response are its types. Every surface binds to this table and
+adds nothing but its shape:
+
+    operations = Operations(runs, plugins, channels)
+    answer = await operations.call(principal, "runs.get", {"run_id": "..."})
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args, get_type_hints
+
+import msgspec
+
+from perdure.runtime.kernel.errors import OperationError, translated
+from perdure.runtime.kernel.instants import NotAMoment, instant_at, place_at
+from perdure.runtime.kernel.principal import Permission
+from perdure.runtime.runs.requests import Instant, Place, Request
+from perdure.runtime.secrets.run_logging import about_run
+
+if TYPE_CHECKING:
+    from perdure.runtime.kernel.principal import Principal
+
+Method = TypeVar("Method", bound=Callable[..., Awaitable[Any]])
+
+# What any operation may answer with, besides its own errors.
+COMMON_ERRORS: Final = (
+    "VALIDATION_ERROR",
+    "PERMISSION_DENIED",
+    "OVERLOADED",
+    "UNAVAILABLE",
+    "LOG_DAMAGED",
+    "INTERNAL",
+)
+_MARK: Final = "__perdure_operation__"
+_log = logging.getLogger("perdure.operations")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One row of the table."""
+
+    name: str
+    summary: str
+    request: type[Request]
+    response: Any  # the type of the answer; of each frame, if it follows
+    permission: Permission
+    errors: tuple[str, ...]
+    follows: bool
+    method: str
+
+    def parse(self, args: Mapping[str, Any]) -> Request:
+        """Check a request at the door. Its moments become UTC nanoseconds, or stay cursors."""
+        return self._converted(_with_moments(self.request, args))
+
+    def _converted(self, args: Mapping[str, Any]) -> Request:
+        try:
+            return msgspec.convert(args, self.request, builtin_types=(bytes,))
+        except msgspec.ValidationError as error:
+            whole = {name: _whole(value) for name, value in args.items()}
+            if any(type(whole[name]) is not type(args[name]) for name in whole):
+                return self._converted(whole)  # to JSON, 1.0 is an integer
+            raise OperationError("VALIDATION_ERROR", f"{self.name}: {error}") from error
+
+
+def _with_moments(request: type[Request], args: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Read what names a moment; null is none."""
+    read = {}
+    for name, reading in _moments_of(request).items():
+        value = args.get(name)
+        if value is not None:
+            try:
+                read[name] = reading(value)
+            except NotAMoment as error:
+                is_cursor = reading is place_at and isinstance(value, str)
+                code = "INVALID_CURSOR" if is_cursor else "VALIDATION_ERROR"
+                raise OperationError(code, f"{name}: {error}") from None
+    return {**args, **read} if read else args
+
+
+@cache
+def _moments_of(request: type[Request]) -> Mapping[str, Callable[[object], str | int]]:
+    """Say which fields of a request name moments, and how they are read."""
+    hints = get_type_hints(request, include_extras=True)
+    wanted = {name: [hint, *get_args(hint)] for name, hint in hints.items()}
+    return {name: place_at for name, hint in wanted.items() if Place in hint} | {
+        name: instant_at for name, hint in wanted.items() if Instant in hint
+    }
+
+
+def _whole(value: Any) -> Any:  # noqa: ANN401 - any argument
+    return int(value) if type(value) is float and value.is_integer() else value
+
+
+def operation(
+    name: str,
+    permission: Permission,
+    *errors: str,
+    frames: Any = None,  # noqa: ANN401 - a type, if the operation follows something
+) -> Callable[[Method], Method]:
+    """Put a method into the table (a decorator). What it raises is among its errors."""
+
+    def mark(method: Method) -> Method:
+        setattr(method, _MARK, (name, permission, errors, frames))
+        return method
+
+    return mark
+
+
+def operations_of(*services: type) -> dict[str, Operation]:
+    """Give the rows of the table that services offer, by name."""
+    rows = {row.name: row for service in services for row in _rows(service)}
+    return dict(sorted(rows.items()))
+
+
+def _rows(service: type) -> Iterator[Operation]:
+    for method_name, method in inspect.getmembers(service, inspect.isfunction):
+        if not hasattr(method, _MARK):
+            continue
+        name, permission, errors, frames = getattr(method, _MARK)
+        hints = get_type_hints(method)
+        yield Operation(
+            name=name,
+            summary=(inspect.getdoc(method) or "").partition("\n")[0],
+            request=hints["request"],
+            response=frames or hints["return"],
+            permission=permission,
+            errors=(*COMMON_ERRORS, *errors),
+            follows=frames is not None,
+            method=method_name,
+        )
+
+
+class Operations:
+    """The table with services behind it."""
+
+    def __init__(self, *services: object) -> None:
+        """Offer what the services can do."""
+        self._calls: dict[str, tuple[Operation, Callable[..., Awaitable[Any]]]] = {
+            row.name: (row, getattr(service, row.method))
+            for service in services
+            for row in operations_of(type(service)).values()
+        }
+
+    def __iter__(self) -> Iterator[Operation]:
+        """Go through the table by name."""
+        return iter(self._calls[name][0] for name in sorted(self._calls))
+
+    def __contains__(self, name: str) -> bool:
+        """Tell whether there is such an operation."""
+        return name in self._calls
+
+    def permit(self, principal: Principal, name: str) -> Operation:
+        """Give an operation, if there is one and the principal may ask for it."""
+        if name not in self._calls:
+            raise OperationError("VALIDATION_ERROR", f"there is no operation {name[:40]!r}")
+        row, _ = self._calls[name]
+        if row.permission not in principal.permissions:
+            raise OperationError(
+                "PERMISSION_DENIED", f"{name} needs the permission to {row.permission}"
+            )
+        return row
+
+    async def call(self, principal: Principal, name: str, args: Mapping[str, Any]) -> Any:  # noqa: ANN401
+        """Do what is asked for; whatever goes wrong is an OperationError."""
+        row = self.permit(principal, name)
+        try:
+            return await self._calls[name][1](principal, row.parse(args))
+        except Exception as error:
+            told = translated(error)
+            if told.code == "INTERNAL":
+                with about_run(args.get("run_id")):
+                    _log.exception("%s failed", name)
+            raise told from error

@@ -1,0 +1,1 @@
+"""What every command has in common: options, texts, tables. Knows no feature."""

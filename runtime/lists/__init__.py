@@ -1,1 +1,0 @@
-"""Lists of runs: a projection of the log in a file that may be thrown away."""

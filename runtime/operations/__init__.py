@@ -1,1 +1,0 @@
-"""Everything that can be asked of Perdure: one table, bound to every surface."""

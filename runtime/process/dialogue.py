@@ -1,0 +1,253 @@
+"""A conversation: what a process says about its run becomes what an inline entry would do.
+
+Steps, retries, exports, sleeps, questions and children are those of ``ctx.run``; the process is
+only told when to do what. It may speak of no run but its own, it is read no faster than it can be
+dealt with, and a word that is no message ends its run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import outcome
+import trio
+
+from perdure.actors.errors import Refusal
+from perdure.runtime.execution.outcome import error_of
+from perdure.runtime.plugins.contract import FailedStep, PluginError, Retry, RunCancelled, StepError
+from perdure.runtime.process import messages as m
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+
+    from perdure.runtime.execution.current_run import CurrentRun
+    from perdure.runtime.process.worker import Worker
+
+BURST: Final = 1000  # messages that are dealt with at once; more have to wait a little
+PAUSE: Final = 0.05
+MAX_REQUESTS: Final = 64  # that one process may have open at once
+MAX_DRAFTS: Final = 4  # outputs of bytes of one process that are written at once; each has a file
+PROTOCOL_ERROR: Final = "PLUGIN_PROTOCOL_ERROR"
+Called = TypeVar("Called", m.Did, m.Piece)
+
+
+class Conversation:
+    """The talk with a worker about one run."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        run: CurrentRun,
+        until_cancelled: Callable[[], Awaitable[str | None]],
+    ) -> None:
+        """Nothing is said before ``hold``."""
+        self._worker = worker
+        self._run = run
+        self._until_cancelled = until_cancelled
+        self._open: set[int] = set()
+        self._calls: dict[tuple[int, type], trio.MemorySendChannel[Any]] = {}
+        self._drafts = trio.Semaphore(MAX_DRAFTS)
+        self.is_over = False  # the process itself has said how its entry ended
+
+    async def hold(self, entry_id: str, args: Mapping[str, Any]) -> Any:  # noqa: ANN401
+        """Have the entry executed; give what it returns, or raise what it raises."""
+        start = {
+            "do": "start",
+            "protocol": m.VERSION,
+            "entry_id": entry_id,
+            "args": args,
+            "run": self._about(),
+        }
+        await self._worker.send(start)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._tell_of_cancel)
+            heard = await outcome.acapture(self._listen, nursery)
+            nursery.cancel_scope.cancel()
+        return heard.unwrap()
+
+    def _about(self) -> dict[str, Any]:
+        run = self._run
+        return {
+            "id": run.id,
+            "attempt": run.attempt,
+            "root_id": run.root_id,
+            "trace_id": run.trace_id,
+            "deadline": run.deadline,
+            "attempt_token": run.attempt_token,
+        }
+
+    async def _tell_of_cancel(self) -> None:
+        reason = await self._until_cancelled()
+        await self._worker.send({"do": "cancel", "run_id": self._run.id, "reason": reason})
+
+    async def _listen(self, nursery: trio.Nursery) -> Any:  # noqa: ANN401 - what the entry returns
+        heard = 0
+        while (message := await self._next()) is not None:
+            heard += 1
+            if heard % BURST == 0:
+                await trio.sleep(PAUSE)
+            self.is_over = isinstance(message, m.Return | m.Raise)
+            if isinstance(message, m.Return):
+                return message.value
+            if isinstance(message, m.Raise):
+                raise _raised(message)
+            self._hear(message, nursery)
+        status = await self._worker.wait()
+        await self._worker.drained()
+        raise _crashed(status)
+
+    async def _next(self) -> m.FromProcess | None:
+        """Wait for the next message; None when the process says no more."""
+        try:
+            line = await self._worker.receive()
+            message = None if line is None else m.parse(line)
+        except m.Malformed as error:
+            raise PluginError(PROTOCOL_ERROR, str(error)) from error
+        if message is not None and message.run_id not in {None, self._run.id}:
+            raise PluginError(PROTOCOL_ERROR, f"it spoke of another run, {message.run_id!r}")
+        return message
+
+    def _hear(self, message: m.FromProcess, nursery: trio.Nursery) -> None:
+        """Deal with a message: reports at once, requests in a task of their own."""
+        match message:
+            case m.Progress(progress=progress, message=text):
+                self._run.progress(progress, text)
+            case m.Stage(stage=stage, message=text):
+                self._run.status(stage, text)
+            case m.Log(text=text, level=level):
+                self._run.log(text, level)
+            case m.Result(items=items):
+                self._run.result(*items)
+            case m.Did() | m.Piece():
+                self._take(message)
+            case m.Export() | m.Bytes() | m.Step() | m.Sleep() | m.Ask() | m.Start():
+                self._open_request(message.id)
+                nursery.start_soon(self._answer, message.id, self._request(message))
+            case _:
+                raise PluginError(PROTOCOL_ERROR, f"{type(message).__name__} came twice")
+
+    def _open_request(self, number: int) -> None:
+        if number in self._open:
+            raise PluginError(PROTOCOL_ERROR, f"request {number} is open already")
+        if len(self._open) >= MAX_REQUESTS:
+            raise PluginError(PROTOCOL_ERROR, f"more than {MAX_REQUESTS} requests are open")
+        self._open.add(number)
+
+    def _take(self, said: m.Called) -> None:
+        """Take what was called for, and nothing else."""
+        waiting = self._calls.pop((said.id, type(said)), None)
+        if waiting is None:
+            what = type(said).__name__.lower()
+            raise PluginError(PROTOCOL_ERROR, f"request {said.id} was not called for a {what}")
+        waiting.send_nowait(said)
+
+    async def _answer(self, number: int, request: Callable[[], Awaitable[Any]]) -> None:
+        """Do what a request asks for and say what came of it."""
+        try:
+            value = await request()
+        except (PluginError, StepError, RunCancelled, Refusal) as error:
+            told = error_of(error)
+            answer: dict[str, Any] = {
+                "re": number,
+                "error": m.Error(
+                    code=told.code,
+                    message=told.message,
+                    details=told.details,
+                    retriable=told.retriable,
+                ),
+                "cancelled": isinstance(error, RunCancelled),
+                "step": _step_error(error),
+            }
+        else:
+            answer = {"re": number, "value": value}
+        self._open.discard(number)
+        await self._worker.send(answer)
+
+    def _request(self, message: m.Request) -> Callable[[], Awaitable[Any]]:
+        run = self._run
+        match message:
+            case m.Export():
+                return lambda: run.export(
+                    message.type,
+                    message.content,
+                    message.description,
+                    key=message.key,
+                    mime=message.mime,
+                    metadata=message.metadata,
+                )
+            case m.Bytes():
+                return lambda: self._export_bytes(message)
+            case m.Step(id=number, name=step, retry=rule):
+                retry = Retry(
+                    tries=rule.tries, delay=rule.delay, factor=rule.factor, longest=rule.longest
+                )
+                return lambda: run.step(step, self._step, number, retry=retry)
+            case m.Sleep(seconds=seconds, name=name):
+                return lambda: run.sleep(seconds, name)
+            case m.Ask(question=question, name=name):
+                return lambda: run.ask(question, name)
+            case m.Start(plugin_id=plugin_id, entry_id=entry_id, args=args, name=name):
+                return lambda: run.start(plugin_id, entry_id, args, name)
+
+    async def _step(self, number: int) -> Any:  # noqa: ANN401 - what the step returns
+        """Have the process do a step."""
+        did = await self._call(number, m.Did)
+        if did.cancelled:
+            raise RunCancelled(did.error and did.error.message)
+        return _sound(did).value
+
+    async def _export_bytes(self, message: m.Bytes) -> str:
+        """Take in bytes piece by piece; few outputs at once, so that few files are open."""
+        async with self._drafts:
+            return await self._run.export_bytes(
+                self._pieces(message.id),
+                message.description,
+                mime=message.mime,
+                key=message.key,
+                metadata=message.metadata,
+            )
+
+    async def _pieces(self, number: int) -> AsyncGenerator[bytes, None]:
+        """Call for one piece after the other: the next when the last one was dealt with."""
+        while data := _sound(await self._call(number, m.Piece)).data:
+            yield data
+
+    async def _call(self, number: int, wanted: type[Called]) -> Called:
+        """Call for what belongs to a request."""
+        send, receive = trio.open_memory_channel[Called](1)  # one call, one thing that is said
+        self._calls[number, wanted] = send
+        await self._worker.send({"call": number})
+        return await receive.receive()
+
+
+def _step_error(error: Exception) -> str | None:
+    """Tell whether a step has failed for good, or was used in a way that cannot be recorded."""
+    if isinstance(error, StepError):
+        return "misused"
+    return "failed" if isinstance(error, FailedStep) else None
+
+
+def _sound(said: Called) -> Called:
+    if said.error is not None:
+        raise _plugin_error(said.error)
+    return said
+
+
+def _raised(message: m.Raise) -> Exception:
+    if message.cancelled:
+        return RunCancelled(message.error.message)
+    return _plugin_error(message.error)
+
+
+def _plugin_error(error: m.Error) -> PluginError:
+    return PluginError(error.code, error.message, details=error.details, retriable=error.retriable)
+
+
+def _crashed(status: int) -> PluginError:
+    how = f"was killed by signal {-status}" if status < 0 else f"exited with status {status}"
+    return PluginError(
+        "PLUGIN_CRASHED",
+        f"the process of the entry {how} before the entry was done",
+        details={"status": status},
+        retriable=True,
+    )

@@ -1,0 +1,1 @@
+"""Runs: the feature that creates, shows, changes and lists them. Knows no surface."""

@@ -1,0 +1,1 @@
+"""The commands about runs. Modules import what they need when a command runs."""

@@ -1,0 +1,134 @@
+"""`perdure answer`: answer what a run asks."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+from click.shell_completion import CompletionItem
+
+from perdure.runtime.kernel.terminal.command import Command, common
+from perdure.runtime.kernel.terminal.invocation import (
+    ExitCode,
+    Invocation,
+    Refusal,
+    encoded,
+    pass_invocation,
+)
+from perdure.runtime.runs.commands.lists import is_held
+from perdure.runtime.runs.commands.parameters import RunName, typed
+from perdure.runtime.runs.commands.plugins_loaded import loaded_for
+from perdure.runtime.runs.commands.remote import remote_of
+from perdure.runtime.runs.commands.show import asked_in_words, questions_of, reading, say_questions
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from perdure.actors.run.views import QuestionView
+    from perdure.runtime.runs.answers import RunAnswer
+
+
+def _offered(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Offer the open questions of the run. Whatever goes wrong, there is nothing to offer."""
+    with suppress(Exception):
+        invocation = context.find_root().ensure_object(Invocation)
+        run = context.params["run"] or context.args[0]  # while an option has no value yet
+        _, questions = reading(invocation, lambda beside: questions_of(beside, run))
+        return [
+            CompletionItem(each["question_id"], help=asked_in_words(each["question"]))
+            for each in questions
+            if each["question_id"].startswith(incomplete)
+        ]
+    return []
+
+
+@click.command(
+    cls=Command,
+    short_help="Answer what a run asks.",
+    examples=[
+        "perdure answer RUN yes",
+        "perdure answer RUN '{\"approved\": true}'",
+        "perdure answer RUN --question ID 42",
+        "perdure answer RUN",
+    ],
+)
+@click.argument("run", type=RunName())
+@click.argument("answer", required=False)
+@click.option(
+    "--question",
+    metavar="ID",
+    shell_complete=_offered,
+    help="Which one, if several are open: its id, or the beginning of it.",
+)
+@common
+@pass_invocation
+def answer(invocation: Invocation, run: str, answer: str | None, question: str | None) -> None:
+    """Answer a question of a run: with JSON if it can be, else with text.
+
+    Without an answer, the question is shown and answered on the terminal. A server that holds the
+    log is asked; without one this process writes the answer, and `perdure retry` goes on with the
+    run.
+    """
+    import trio
+
+    remote = remote_of(invocation)
+    run_id, open_ones = reading(invocation, lambda beside: questions_of(beside, run))
+    chosen = _chosen(run_id, open_ones, question)
+    value = typed(_asked(invocation, chosen) if answer is None else answer)
+    question_id = chosen["question_id"]
+    if remote is not None:
+        told = remote.answer(run_id, question_id, value)
+    else:
+        told = trio.run(_answer, invocation, run_id, question_id, value)
+    if invocation.json:
+        invocation.give(told)
+        return
+    invocation.say(f"Answered: {encoded(value)}")
+    if not is_held(invocation):
+        invocation.say(f"Go on with the run: perdure retry {run_id}")
+
+
+def _chosen(run_id: str, open_ones: Sequence[QuestionView], beginning: str | None) -> QuestionView:
+    """Give the one question that is meant."""
+    if not open_ones:
+        _refuse("The run asks nothing.", f"How it stands: perdure show {run_id}")
+    found = [each for each in open_ones if each["question_id"].startswith(beginning or "")]
+    if len(found) == 1:
+        return found[0]
+    told = "\n".join(say_questions(found or open_ones))
+    if not found:
+        _refuse(f"The run asks no question {beginning!r}.", f"It asks:\n{told}")
+    return _refuse(
+        f"The run asks {len(found)} questions; say which one you answer.",
+        f"{told}\nPass --question ID.",
+    )
+
+
+def _refuse(message: str, remedy: str) -> NoReturn:
+    raise Refusal(message, code="QUESTION_NOT_FOUND", exit_code=ExitCode.USAGE, remedy=remedy)
+
+
+def _asked(invocation: Invocation, chosen: QuestionView) -> str:
+    """Ask whoever sits here."""
+    if invocation.json or not sys.stdin.isatty():
+        raise click.UsageError("There is nobody to ask here: pass the answer.")
+    invocation.say(f"The run asks: {asked_in_words(chosen['question'])}")
+    return str(click.prompt("Answer (JSON, or text)", prompt_suffix=": "))
+
+
+async def _answer(
+    invocation: Invocation,
+    run_id: str,
+    question_id: str,
+    value: Any,  # noqa: ANN401 - any answer
+) -> RunAnswer:
+    from perdure.runtime.kernel.local_node import open_local_node
+    from perdure.runtime.kernel.principal import LOCAL
+
+    loaded = loaded_for(invocation)  # which arguments are secret: an answer may not hold them
+    request = {"run_id": run_id, "question_id": question_id, "answer": value}
+    async with open_local_node(invocation.settings, loaded, only=()) as node:
+        told: RunAnswer = await node.operations.call(LOCAL, "runs.answer", request)
+    return told

@@ -1,0 +1,115 @@
+"""Canceling and retrying many runs: the number is shown, and confirmed, first."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from perdure.runtime.kernel.terminal.invocation import ExitCode, Invocation, Refusal
+from perdure.runtime.runs.commands.parameters import STATUSES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from perdure.runtime.runs.answers import BulkAnswer, BulkRefusal
+    from perdure.runtime.runs.commands.remote import Remote
+
+Declared = TypeVar("Declared", bound="Callable[..., Any]")
+
+
+def conditions(command: Declared) -> Declared:
+    """Give a command the options that say which runs are meant (a decorator)."""
+    for option in (
+        click.option("--yes", is_flag=True, help="Do not ask whether the number is right."),
+        click.option("--task", metavar="TASK", help="All runs of a task."),
+        click.option("--entry", metavar="ENTRY", help="All runs of an entry."),
+        click.option("--plugin", metavar="PLUGIN", help="All runs of a plugin."),
+        click.option(
+            "--status",
+            multiple=True,
+            type=click.Choice(STATUSES),
+            help="All runs in this status; may be repeated.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def stated(**options: Any) -> dict[str, Any]:
+    """Give the conditions among some options, as the operations have them."""
+    named = {
+        "status": list(options["status"]) or None,
+        "plugin_id": options["plugin"],
+        "entry_id": options["entry"],
+        "task_id": options["task"],
+    }
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def check_one_or_many(run: str | None, where: dict[str, Any]) -> None:
+    """Refuse a command that names one run and many, or none."""
+    if (run is None) == (not where):
+        raise click.UsageError("Name a RUN, or say which runs are meant: --status, --plugin, ...")
+
+
+def change_many(
+    invocation: Invocation, remote: Remote | None, verb: str, where: dict[str, Any], *, yes: bool
+) -> None:
+    """Count, ask, and change what was counted, page by page."""
+    if remote is None:
+        raise Refusal(
+            "Many runs are changed by a server, and there is none on this log.",
+            code="UNAVAILABLE",
+            exit_code=ExitCode.UNAVAILABLE,
+            remedy="Start one: perdure serve.",
+        )
+    path = f"/runs/{verb}"
+    page: BulkAnswer = remote.post(path, where)
+    count = page["count"]
+    if not yes and count:
+        _confirm(f"{verb.capitalize()} {_runs(count)}?")
+    confirmed = {**where, "count": count, "at": page["cursor"]}
+    done, unchanged = 0, 0
+    refused: list[BulkRefusal] = []
+    while count:
+        page = remote.post(path, confirmed)
+        done += len(page["run_ids"])
+        unchanged += page["unchanged"]
+        refused += page["refused"]
+        if page["next_after"] is None:
+            break
+        confirmed["after"] = page["next_after"]
+    if invocation.json:
+        told = {"count": count, "done": done, "unchanged": unchanged, "refused": refused}
+        invocation.give(told)
+    else:
+        _tell(invocation, verb, done, unchanged, refused)
+    if refused:
+        raise click.exceptions.Exit(ExitCode.FAILED)
+
+
+def _confirm(question: str) -> None:
+    if not sys.stdin.isatty():
+        raise Refusal(
+            f"{question} There is nobody here to say so.",
+            code="VALIDATION_ERROR",
+            exit_code=ExitCode.USAGE,
+            remedy="Pass --yes.",
+        )
+    click.confirm(question, abort=True, err=True)
+
+
+def _runs(count: int) -> str:
+    return f"{count:,} {'run' if count == 1 else 'runs'}"
+
+
+def _tell(
+    invocation: Invocation, verb: str, done: int, unchanged: int, refused: list[BulkRefusal]
+) -> None:
+    words = {"cancel": "asked to end", "retry": "run again"}
+    late = f"; {unchanged:,} needed nothing any more" if unchanged else ""
+    invocation.say(f"{_runs(done)} {words[verb]}{late}.")
+    for one in refused:
+        invocation.say(f"{one['run_id']}: {one['message']} ({one['code']})", err=True)

@@ -1,0 +1,85 @@
+"""Ctrl-C or SIGTERM while a run is executed: ask it to end, then force it, then leave at once.
+
+A server hears them too: the first lets it go down in good order, the second leaves.
+
+The handler is Python's own, so that the third one leaves even while an entry blocks the event loop.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import trio
+
+from perdure.runtime.kernel.terminal.invocation import ExitCode
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+AT_ONCE: Final = 3
+LEAVING: Final = 2.0  # seconds that a forced end may take to let go of what does not obey
+_SHOW_CURSOR: Final = b"\x1b[?25h"
+
+
+class Interrupts:
+    """Counts Ctrl-C and SIGTERM for the length of a block."""
+
+    def __init__(self, *, at_once: int = AT_ONCE) -> None:
+        """Wake the event loop that this is made in; leave with the last of so many."""
+        self.count = 0
+        self.name = "Ctrl-C"  # what the last one is called
+        self._signals = (signal.SIGINT, signal.SIGTERM)
+        self._at_once = at_once
+        self._token = trio.lowlevel.current_trio_token()
+        self._heard = trio.Event()
+        self._before: list[Any] = []
+
+    def __enter__(self) -> Self:
+        self._before = [signal.signal(number, self._hear) for number in self._signals]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, before in zip(self._signals, self._before, strict=True):
+            signal.signal(number, before)
+
+    async def first(self) -> None:
+        """Wait until there was one."""
+        while not self.count:
+            await self.next()
+
+    async def next(self) -> int:
+        """Wait for one more; give how many there were."""
+        heard = self._heard
+        await heard.wait()
+        return self.count
+
+    async def cancel(self, scope: trio.CancelScope) -> None:
+        """Cancel a scope at the next one."""
+        await self.next()
+        scope.cancel()
+
+    def _hear(self, number: int, _frame: FrameType | None) -> None:
+        self.count += 1
+        self.name = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+        if self.count >= self._at_once:
+            leave_at_once(ExitCode.INTERRUPTED)
+        self._token.run_sync_soon(self._wake)
+
+    def _wake(self) -> None:
+        self._heard.set()
+        self._heard = trio.Event()
+
+
+def leave_soon(code: ExitCode) -> None:
+    """Leave with a code in a moment, even if something does not let go."""
+    signal.signal(signal.SIGALRM, lambda *_: leave_at_once(code))
+    signal.setitimer(signal.ITIMER_REAL, LEAVING)
+
+
+def leave_at_once(code: ExitCode) -> None:
+    """End this process as a crash would: what was acknowledged is on disk."""
+    if os.isatty(1):
+        os.write(1, _SHOW_CURSOR)
+    os._exit(code)

@@ -1,0 +1,292 @@
+"""A run as it goes on: JSON lines for programs, lines for people, a bar on a terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from perdure.actors.run.status import ENDED
+from perdure.runtime.kernel.terminal.text import clipped, duration, one_line, styled
+from perdure.runtime.runs.commands.show import content
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
+
+    from perdure.actors.run.views import ExportItem, RunDelta, RunRecord
+    from perdure.runtime.kernel.terminal.invocation import Invocation
+
+_BAR: Final = 24  # columns
+_LABEL: Final = 20
+_BESIDE: Final = _LABEL + _BAR + 22  # what a line has beside the message, and room for an echo
+_MOST: Final = 500  # characters of an item that are shown; `perdure export` shows all
+
+
+class Display(Protocol):
+    """Shows what happens to a run."""
+
+    def begin(self, run: RunRecord, cursor: str) -> None:
+        """Show where it stands."""
+
+    def change(self, change: RunDelta, cursor: str) -> None:
+        """Show what has changed."""
+
+    def item(self, item: ExportItem, cursor: str) -> None:
+        """Show what it has put out."""
+
+    def note(self, text: str) -> None:
+        """Say something to people."""
+
+    def pause(self, *, paused: bool) -> None:
+        """Stand still while somebody types, or go on."""
+
+    def tick(self) -> None:
+        """Let a moment pass."""
+
+    def end(self, run: RunRecord, cursor: str) -> None:
+        """Show the outcome."""
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+
+
+def display_for(invocation: Invocation) -> Display:
+    """Choose how to show a run."""
+    if invocation.json:
+        return JsonDisplay(invocation)
+    return LiveDisplay(invocation) if invocation.is_terminal else PlainDisplay(invocation)
+
+
+class JsonDisplay:
+    """JSON lines, each with the cursor to go on from."""
+
+    def __init__(self, invocation: Invocation) -> None:
+        """Write to standard output."""
+        self._give = invocation.give
+
+    def begin(self, run: RunRecord, cursor: str) -> None:
+        """Give the record as it is."""
+        self._give({"event": "run", "run": run, "cursor": cursor})
+
+    def change(self, change: RunDelta, cursor: str) -> None:
+        """Give a change."""
+        self._give({"event": "change", "change": change, "cursor": cursor})
+
+    def item(self, item: ExportItem, cursor: str) -> None:
+        """Give an export item."""
+        self._give({"event": "export", "item": item, "cursor": cursor})
+
+    def note(self, text: str) -> None:
+        """Keep quiet: this is for people."""
+
+    def pause(self, *, paused: bool) -> None:
+        """Nothing moves by itself."""
+
+    def tick(self) -> None:
+        """Nothing moves by itself."""
+
+    def end(self, run: RunRecord, cursor: str) -> None:
+        """Give the record at the end."""
+        self._give({"event": "end", "run": run, "cursor": cursor})
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class PlainDisplay:
+    """Lines, where no terminal is: a line for each stage, each tenth, each item."""
+
+    def __init__(self, invocation: Invocation) -> None:
+        """Write to standard output."""
+        self._say = invocation.say
+        self._width = invocation.width or _MOST
+        self._tenth = 0
+        self._status = ""
+
+    def begin(self, run: RunRecord, cursor: str) -> None:  # noqa: ARG002 - as programs get it
+        """Name the run."""
+        self._status = run["status"]
+        self._say(headline(run))
+
+    def change(self, change: RunDelta, cursor: str) -> None:  # noqa: ARG002
+        """Say what is new, progress only now and then."""
+        if change["status"] != self._status and change["status"] not in ENDED:
+            self._status = change["status"]
+            self._say(styled(self._status, self._status))
+        tenth = int((change["progress"] or 0) * 10)
+        if change.get("stage") or tenth > self._tenth:
+            self._tenth = max(tenth, self._tenth)
+            self._say(clipped(_report(change), self._width))
+
+    def item(self, item: ExportItem, cursor: str) -> None:  # noqa: ARG002
+        """Show an item in a line."""
+        self._say(clipped(item_line(item), self._width))
+
+    def note(self, text: str) -> None:
+        """Say something."""
+        self._say(text)
+
+    def pause(self, *, paused: bool) -> None:
+        """Nothing moves by itself."""
+
+    def tick(self) -> None:
+        """Nothing moves by itself."""
+
+    def end(self, run: RunRecord, cursor: str) -> None:  # noqa: ARG002
+        """Say how it ended."""
+        for line in outcome(run):
+            self._say(line)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class LiveDisplay:
+    """A bar at the bottom of a terminal, with lines that pass above it."""
+
+    def __init__(self, invocation: Invocation) -> None:
+        """Begin when there is something to show."""
+        self._invocation = invocation
+        self._progress: Progress | None = None
+        self._task: TaskID | None = None
+        self._paused = False
+        self._say: Callable[[str], None] = invocation.say
+
+    def begin(self, run: RunRecord, cursor: str) -> None:  # noqa: ARG002
+        """Name the run, and show the bar unless it is over."""
+        self._say(headline(run))
+        if run["status"] in ENDED:
+            return
+        self._progress, console = _bar(color=self._invocation.color)
+        self._say = lambda text: console.print(
+            text, markup=False, highlight=False, soft_wrap=True, emoji=False
+        )
+        self._task = self._progress.add_task(
+            "",
+            total=None,
+            label=run["stage"] or run["status"],
+            message=self._fitting(run["message"] or ""),
+        )
+        self._progress.start()
+        if run["progress"]:
+            self._update(total=1.0, completed=run["progress"])
+
+    def change(self, change: RunDelta, cursor: str) -> None:  # noqa: ARG002
+        """Move the bar."""
+        shown: dict[str, Any] = {}
+        if change["progress"] is not None:
+            shown |= {"total": 1.0, "completed": change["progress"]}
+        if "stage" in change:
+            shown["label"] = one_line(change["stage"] or change["status"])
+        elif "message" not in change:
+            shown["label"] = change["status"]
+        if change.get("message") is not None or "stage" in change:
+            shown["message"] = self._fitting(change.get("message") or "")
+        self._update(**shown)
+
+    def _fitting(self, message: str) -> str:
+        """Cut a message so that the line never fills the terminal: what is typed is echoed."""
+        return clipped(one_line(message), max(10, (self._invocation.width or 80) - _BESIDE))
+
+    def _update(self, **shown: Any) -> None:
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, refresh=not self._paused, **shown)
+
+    def item(self, item: ExportItem, cursor: str) -> None:  # noqa: ARG002
+        """Let an item pass above the bar."""
+        self._say(clipped(item_line(item), self._invocation.width or _MOST))
+
+    def note(self, text: str) -> None:
+        """Let a note pass above the bar."""
+        self._say(text)
+
+    def pause(self, *, paused: bool) -> None:
+        """Take the bar away while somebody types."""
+        self._paused = paused
+        if self._progress is not None:
+            if paused:
+                self._progress.stop()
+            else:
+                self._progress.start()
+
+    def tick(self) -> None:
+        """Let the time go on."""
+        self._update()
+
+    def end(self, run: RunRecord, cursor: str) -> None:  # noqa: ARG002
+        """Take the bar away and say how it ended."""
+        self.close()
+        for line in outcome(run):
+            self._invocation.say(line)
+
+    def close(self) -> None:
+        """Take the bar away and show the cursor again."""
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None
+            self._say = self._invocation.say
+
+
+def _bar(*, color: bool | None) -> tuple[Progress, Console]:
+    """Make a bar that moves only when told to, so that no thread is needed."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+    from rich.table import Column
+
+    console = Console(no_color=color is False, highlight=False)
+    rest = Column(no_wrap=True, overflow="ellipsis")
+    narrow = Column(no_wrap=True, overflow="ellipsis", max_width=_LABEL)
+    progress = Progress(
+        TextColumn("{task.fields[label]}", markup=False, style="bold", table_column=narrow),
+        BarColumn(bar_width=_BAR),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[message]}", markup=False, table_column=rest),
+        console=console,
+        auto_refresh=False,
+        transient=True,
+    )
+    return progress, console
+
+
+def headline(run: RunRecord) -> str:
+    """Name a run and its entry."""
+    tries = f"  attempt {run['attempt']}" if run["attempt"] > 1 else ""
+    return f"{run['plugin_id']}.{run['entry_id']}  {run['run_id']}{tries}"
+
+
+def item_line(item: ExportItem) -> str:
+    """Show an item in a line."""
+    about = f"{item['description']}: " if item["description"] else ""
+    return f"  {item['type']}  {one_line(about + content(item)[:_MOST])}"
+
+
+def _report(change: RunDelta) -> str:
+    words = [] if change["progress"] is None else [f"{change['progress']:.0%}"]
+    words += [one_line(text or "") for text in (change.get("stage"), change.get("message"))]
+    return "  " + " ".join(filter(None, words))
+
+
+def outcome(run: RunRecord) -> list[str]:
+    """Say how a run ended, and what to do next."""
+    status, error, started, finished = (
+        run["status"],
+        run["error"],
+        run["started_at"],
+        run["finished_at"],
+    )
+    took = duration(finished - started) if started is not None and finished is not None else ""
+    mark = {"succeeded": "✓", "failed": "✗"}.get(status, "■")
+    lines = [styled(f"{mark} {status}", status) + (f" in {took}" if took else "")]
+    if error is not None:
+        lines.append(f"  {error['code']}: {one_line(error['message'])}")
+        again = f"perdure retry {run['run_id']}"
+        lines.append(f"  Try again: {again}" + ("  (it may help)" * error["retriable"]))
+    return lines

@@ -1,0 +1,88 @@
+"""Executing one run in this process, with somebody at the keyboard."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from perdure.runtime.kernel.local_node import open_local_node
+from perdure.runtime.kernel.principal import LOCAL
+from perdure.runtime.kernel.terminal.invocation import ExitCode, exit_code_of
+from perdure.runtime.runs.commands.follow import follow_run
+from perdure.runtime.runs.commands.interrupts import Interrupts, leave_soon
+from perdure.runtime.runs.commands.keyboard import Keyboard
+from perdure.runtime.runs.commands.live_view import display_for
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from perdure.runtime.kernel.node import Node
+    from perdure.runtime.kernel.terminal.invocation import Invocation
+    from perdure.runtime.plugins.loading import Loaded
+    from perdure.runtime.runs.answers import RunAnswer
+    from perdure.runtime.runs.commands.live_view import Display
+
+    Begin = Callable[[Node], Awaitable[RunAnswer]]
+
+
+async def execute(invocation: Invocation, loaded: Loaded, begin: Begin) -> ExitCode:
+    """Begin a run as the log's writer and stay with it until its end."""
+    display = display_for(invocation)
+    try:
+        async with open_local_node(invocation.settings, loaded, only=()) as node:
+            with Interrupts() as interrupts:
+                answer = await begin(node)
+                run_id = answer["run"]["run_id"]
+                display.begin(answer["run"], answer["cursor"])
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(_obey, interrupts, node, run_id, display)
+                    if answer["run"]["finished_at"] is None:
+                        if answer["run"]["started_at"] is not None:
+                            display.note("It had not ended: going on where it was left.")
+                        keyboard = None
+                        if not invocation.json:
+                            keyboard = _keyboard(node, run_id, display, nursery)
+                            await _ask_again(node, answer, keyboard)
+                        await follow_run(node.host.log, run_id, answer["cursor"], display, keyboard)
+                    ended = await node.operations.call(LOCAL, "runs.get", {"run_id": run_id})
+                    display.end(ended["run"], ended["cursor"])
+                    code = exit_code_of(ended["run"]["status"])
+                    if interrupts.count > 1:
+                        leave_soon(code)
+                    await node.host.settled()  # what the run has started ends with this process
+                    nursery.cancel_scope.cancel()
+    finally:
+        display.close()
+    return code
+
+
+def _keyboard(node: Node, run_id: str, display: Display, nursery: trio.Nursery) -> Keyboard:
+    give = partial(_give, node, run_id)
+    return Keyboard(display, give, nursery, otherwise="Ctrl-C ends the run.")
+
+
+async def _ask_again(node: Node, answer: RunAnswer, keyboard: Keyboard) -> None:
+    """Ask what an earlier process has asked and nobody has answered."""
+    request = {"run_id": answer["run"]["run_id"], "at": answer["cursor"]}
+    page = await node.operations.call(LOCAL, "runs.questions", request)
+    for each in page["questions"]:
+        keyboard.asked(each["question_id"], each["question"])
+
+
+async def _give(node: Node, run_id: str, question_id: str, answer: Any) -> None:  # noqa: ANN401
+    request = {"run_id": run_id, "question_id": question_id, "answer": answer}
+    await node.operations.call(LOCAL, "runs.answer", request)
+
+
+async def _obey(interrupts: Interrupts, node: Node, run_id: str, display: Display) -> None:
+    """Pass Ctrl-C or SIGTERM on to the run: first ask, then force."""
+    await interrupts.next()
+    display.note("Asked the run to end. Ctrl-C again forces it, a third one leaves at once.")
+    asked = {"run_id": run_id, "reason": interrupts.name}
+    await node.operations.call(LOCAL, "runs.cancel", asked)
+    if interrupts.count < 2:  # noqa: PLR2004 - the second
+        await interrupts.next()
+    display.note("Forcing it to end.")
+    await node.operations.call(LOCAL, "runs.cancel", asked | {"force": True})

@@ -1,0 +1,196 @@
+"""What people type: runs, moments, entries, arguments."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from click.shell_completion import CompletionItem
+
+from perdure.runtime.kernel.instants import NotAMoment, place_at, with_local_zone
+from perdure.runtime.kernel.terminal.invocation import Invocation
+
+if TYPE_CHECKING:
+    from perdure.runtime.plugins.plugin import Entry
+
+STATUSES: Final = (
+    "queued",
+    "running",
+    "cancel_requested",
+    "succeeded",
+    "failed",
+    "canceled",
+    "timeout",
+)
+_KINDS: Final = {  # what a schema calls a JSON value
+    str: {"string"},
+    bool: {"boolean"},
+    int: {"integer", "number"},
+    float: {"number"},
+    type(None): {"null"},
+    list: {"array"},
+    dict: {"object"},
+}
+_OFFERED: Final = 50  # runs that completion offers
+
+
+class Moment(click.ParamType):  # type: ignore[type-arg]  # older clicks have none
+    """A place in the log, as every operation takes it; a bare time is a local one."""
+
+    name = "CURSOR|INSTANT"
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401 - as click has it
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> str:
+        """Take epoch seconds, ISO 8601, or a cursor."""
+        text = with_local_zone(str(value))
+        try:
+            place_at(text)
+        except NotAMoment as error:
+            self.fail(f"{error}; without an offset it is local time.", param, ctx)
+        return text
+
+
+class RunName(click.ParamType):  # type: ignore[type-arg]  # older clicks have none
+    """A run: its id, or a beginning of it."""
+
+    name = "RUN"
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401 - as click has it
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> str:
+        """Take what can be the beginning of an id."""
+        text = str(value).strip().lower()
+        if not text or set(text) - set("0123456789abcdef-"):
+            self.fail(
+                f"{value!r} is not a run's id or its beginning; `perdure runs` lists them.",
+                param,
+                ctx,
+            )
+        return text
+
+    def shell_complete(
+        self,
+        ctx: click.Context,
+        param: click.Parameter,  # noqa: ARG002 - as click has it
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """Offer the newest runs. Whatever goes wrong, there is nothing to offer."""
+        with suppress(Exception):
+            from perdure.runtime.kernel.log_reader import open_beside
+
+            invocation = ctx.find_root().ensure_object(Invocation)
+            with open_beside(invocation.data) as beside:
+                page = beside.call("runs.list", {"limit": _OFFERED})
+            return [
+                CompletionItem(run["run_id"], help=f"{run['status']} {run['entry_id']}")
+                for run in page["runs"]
+                if run["run_id"].startswith(incomplete)
+            ]
+        return []
+
+
+class EntryName(click.ParamType):  # type: ignore[type-arg]  # older clicks have none
+    """An entry of a plugin: PLUGIN.ENTRY."""
+
+    name = "PLUGIN.ENTRY"
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401 - as click has it
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> tuple[str, str]:
+        """Take both names apart at the last dot."""
+        if isinstance(value, tuple):
+            return value
+        plugin_id, dot, entry_id = value.rpartition(".")
+        if not (dot and plugin_id and entry_id):
+            self.fail(
+                f"{value!r} is not PLUGIN.ENTRY, as demo.count is; `perdure plugins` lists them.",
+                param,
+                ctx,
+            )
+        return plugin_id, entry_id
+
+    def shell_complete(
+        self,
+        ctx: click.Context,
+        param: click.Parameter,  # noqa: ARG002 - as click has it
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """Offer what is loaded. Whatever goes wrong, there is nothing to offer."""
+        with suppress(Exception):
+            from perdure.runtime.plugins.loading import load_plugins
+
+            invocation = ctx.find_root().ensure_object(Invocation)
+            names = [
+                f"{plugin.id}.{entry_id}"
+                for plugin in load_plugins(invocation.settings).plugins.values()
+                for entry_id in plugin.entries
+            ]
+            return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
+        return []
+
+
+def parsed_args(words: tuple[str, ...], entry: Entry) -> dict[str, Any]:
+    """Give the arguments of an entry: each JSON if it can be, else text.
+
+    What the entry's schema takes as a string only stays as it was typed.
+    """
+    properties = entry.schema.get("properties", {})
+    args: dict[str, Any] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals or not name:
+            raise click.UsageError(f"--arg {word!r} is not NAME=VALUE, as to=100 is.")
+        if name in args:
+            raise click.UsageError(f"--arg {name} is given twice.")
+        args[name] = value_of(text, properties.get(name, {}))
+    return args
+
+
+def parsed_secrets(words: tuple[str, ...]) -> dict[str, Any]:
+    """Give secret arguments: each a reference if it is one, else a value as it was typed."""
+    secrets: dict[str, Any] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals or not name:
+            raise click.UsageError('--secret is NAME=VALUE, as token={"secret": "name"} is.')
+        secrets[name] = value_of(text, {"type": "string", "writeOnly": True})
+    return secrets
+
+
+def value_of(text: str, schema: dict[str, Any]) -> Any:  # noqa: ANN401 - any JSON value
+    """Give what was typed for an argument: a secret one may be a reference."""
+    from perdure.runtime.secrets.secret import reference_in
+
+    value = typed(text)
+    if schema.get("writeOnly") and reference_in(value) is not None:
+        return value
+    if isinstance(value, str) or _takes(schema, value):
+        return value
+    return text if _takes(schema, text) else value
+
+
+def _takes(schema: dict[str, Any], value: Any) -> bool:  # noqa: ANN401 - any JSON value
+    """Tell whether a schema takes values of this kind, as far as it says."""
+    kinds = {part.get("type") for part in schema.get("anyOf", [schema])}
+    return None in kinds or not kinds.isdisjoint(_KINDS[type(value)])
+
+
+def typed(text: str) -> Any:  # noqa: ANN401 - any JSON value
+    """Give what was typed: JSON if it can be, else text."""
+    import msgspec
+
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text

@@ -1,0 +1,20 @@
+"""The plugins that a command works with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from perdure.runtime.kernel.terminal.invocation import Invocation
+    from perdure.runtime.plugins.loading import Loaded
+
+
+def loaded_for(invocation: Invocation) -> Loaded:
+    """Load plugins; say to people which could not be loaded."""
+    from perdure.runtime.plugins.loading import load_plugins
+
+    loaded = load_plugins(invocation.settings)
+    if not invocation.json:
+        for problem in loaded.problems:
+            invocation.say(f"Warning: {problem}", err=True)
+    return loaded

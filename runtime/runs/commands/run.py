@@ -1,0 +1,299 @@
+"""The commands that need to be the log's writer: run, retry, cancel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from perdure.runtime.kernel.terminal.command import Command, common
+from perdure.runtime.kernel.terminal.invocation import (
+    ExitCode,
+    Invocation,
+    Refusal,
+    pass_invocation,
+)
+from perdure.runtime.runs.commands.bulk import change_many, check_one_or_many, conditions, stated
+from perdure.runtime.runs.commands.lists import arguments
+from perdure.runtime.runs.commands.parameters import EntryName, RunName, parsed_args, parsed_secrets
+from perdure.runtime.runs.commands.plugins_loaded import loaded_for
+from perdure.runtime.runs.commands.remote import remote_of
+from perdure.runtime.runs.commands.show import reading
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from perdure.runtime.kernel.node import Node
+    from perdure.runtime.plugins.loading import Loaded
+    from perdure.runtime.plugins.plugin import Plugin
+    from perdure.runtime.runs.answers import RunAnswer
+    from perdure.runtime.runs.commands.remote import Remote
+
+    Begin = Callable[[Node], Awaitable[RunAnswer]]
+
+
+@click.command(
+    cls=Command,
+    short_help="Run an entry here and show how it goes.",
+    examples=[
+        "perdure run demo.count --arg to=100 --arg delay=0.05",
+        "perdure run demo.fail --arg code=MINE; echo $?",
+        "perdure run demo.steps --key nightly-2026-08-01",
+        "perdure run demo.count --json | jq -c .change",
+    ],
+)
+@click.argument("entry", type=EntryName(), metavar="PLUGIN.ENTRY")
+@click.option(
+    "--arg",
+    "args",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="An argument: JSON if it can be, else text. May be repeated.",
+)
+@click.option("--task", metavar="TASK", help="The task that the run belongs to.")
+@click.option("--key", metavar="KEY", help="Once only: the same key finds the same run again.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds that the run may take."
+)
+@common
+@pass_invocation
+def run(
+    invocation: Invocation,
+    entry: tuple[str, str],
+    args: tuple[str, ...],
+    task: str | None,
+    key: str | None,
+    timeout: float | None,
+) -> None:
+    """Run an entry in this process and show how it goes; the exit code tells how it ended.
+
+    This process writes the log meanwhile, and leaves other runs in it alone. Ctrl-C asks the run
+    to end, a second one forces it, a third one leaves at once; `perdure retry` goes on with a run
+    that was left. If a server holds the log, the server runs it; Ctrl-C then stops watching.
+    """
+    remote = remote_of(invocation)
+    loaded = loaded_for(invocation)
+    plugin_id, entry_id = entry
+    checked = _checked(loaded.plugins, plugin_id, entry_id, args)
+    request = {
+        "plugin_id": plugin_id,
+        "entry_id": entry_id,
+        "args": checked,
+        "task_id": task,
+        "idempotency_key": key,
+        "timeout": timeout,
+    }
+
+    if remote is not None:
+        _watch(invocation, remote, remote.create(request))
+
+    async def create(node: Node) -> RunAnswer:
+        return await _create(node, request)
+
+    _finish(invocation, loaded, create)
+
+
+def _checked(
+    plugins: Mapping[str, Plugin], plugin_id: str, entry_id: str, args: tuple[str, ...]
+) -> dict[str, Any]:
+    """Give the arguments if the entry takes them; else say what it takes."""
+    from perdure.runtime.kernel.errors import OperationError
+    from perdure.runtime.plugins.entries import Entries, check_args
+    from perdure.runtime.runs.plugin_list import entry_view
+    from perdure.runtime.secrets.redaction import Redactor
+    from perdure.runtime.secrets.secret import reference_in
+
+    entry = Entries(plugins).find(plugin_id, entry_id)
+    checked = parsed_args(args, entry)
+    secrets = [checked[name] for name in entry.secrets & checked.keys()]
+    if any(reference_in(secret) is not None for secret in secrets):
+        return checked  # what they lead to is looked up, and all of it checked, by the node
+    redactor = Redactor()
+    redactor.register(*secrets)
+    try:
+        check_args(entry, checked, redactor)
+    except OperationError as error:
+        takes = " ".join(arguments(entry_view(entry))) or "no arguments"
+        raise Refusal(
+            error.message,
+            code=error.code,
+            exit_code=ExitCode.USAGE,
+            remedy=f"{plugin_id}.{entry_id} takes {takes}",
+        ) from error
+    return checked
+
+
+async def _create(node: Node, request: dict[str, Any]) -> RunAnswer:
+    """Create a run; one that its key has found, and that nobody is at work on, is taken up."""
+    from perdure.runtime.execution.recovery import take_up
+    from perdure.runtime.kernel.principal import LOCAL
+
+    before = await node.host.log.head()
+    answer: RunAnswer = await node.operations.call(LOCAL, "runs.create", request)
+    mark = await node.host.log.resolve(answer["cursor"])
+    if mark.position <= before.position:
+        await take_up(node.host, answer["run"]["run_id"])
+    return answer
+
+
+@click.command(
+    cls=Command,
+    short_help="Run again, or go on with what was left.",
+    examples=[
+        "perdure retry RUN",
+        "perdure retry 0199a7c2-7d3e --json",
+        "perdure retry --status failed --plugin demo",
+    ],
+)
+@click.argument("run", type=RunName(), required=False)
+@click.option(
+    "--secret",
+    "secrets",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A secret argument again, or a reference to it. May be repeated.",
+)
+@conditions
+@common
+@pass_invocation
+def retry(
+    invocation: Invocation,
+    /,
+    run: str | None,
+    secrets: tuple[str, ...],
+    *,
+    yes: bool,
+    **options: Any,
+) -> None:
+    """Run again what has ended, as a new attempt; go on with what was left.
+
+    A run that has not ended, and whose process is gone, is taken up where it was left: its recorded
+    steps are not done again. Ctrl-C and exit codes are those of `perdure run`. Instead of one run,
+    a server can be asked to run many again.
+    """
+    from perdure.runtime.plugins.entries import Entries
+
+    where = stated(**options)
+    check_one_or_many(run, where)
+    remote = remote_of(invocation)
+    if run is None:
+        change_many(invocation, remote, "retry", where, yes=yes)
+        return
+    passed = parsed_secrets(secrets)
+    record = _record(invocation, run)
+    if remote is not None:
+        answer = _record_answer(invocation, run)
+        if record["finished_at"] is not None:
+            answer = remote.retry(record["run_id"], passed)
+        _watch(invocation, remote, answer)
+    loaded = loaded_for(invocation)
+    Entries(loaded.plugins).find(record["plugin_id"], record["entry_id"])
+
+    async def begin(node: Node) -> RunAnswer:
+        return await _again(node, record["run_id"], passed)
+
+    _finish(invocation, loaded, begin)
+
+
+async def _again(node: Node, run_id: str, secrets: dict[str, Any]) -> RunAnswer:
+    from perdure.runtime.execution.recovery import take_up
+    from perdure.runtime.kernel.principal import LOCAL
+
+    answer: RunAnswer = await node.operations.call(LOCAL, "runs.get", {"run_id": run_id})
+    if answer["run"]["finished_at"] is None:
+        await take_up(node.host, run_id)
+    else:
+        request = {"run_id": run_id, "secrets": secrets}
+        answer = await node.operations.call(LOCAL, "runs.retry", request)
+    return answer
+
+
+@click.command(
+    cls=Command,
+    short_help="Ask a run to end.",
+    examples=[
+        "perdure cancel RUN",
+        "perdure cancel RUN --reason 'not needed'",
+        "perdure cancel --status queued --plugin demo",
+    ],
+)
+@click.argument("run", type=RunName(), required=False)
+@click.option("--reason", metavar="TEXT", help="Why, for those who read it later.")
+@conditions
+@common
+@pass_invocation
+def cancel(
+    invocation: Invocation, /, run: str | None, reason: str | None, *, yes: bool, **options: Any
+) -> None:
+    """Ask a run to end: one that a server executes, or one that no process is at work on.
+
+    While `perdure run` executes it, press Ctrl-C there. Instead of one run, a server can be asked
+    to end many.
+    """
+    import trio
+
+    where = stated(**options)
+    check_one_or_many(run, where)
+    remote = remote_of(invocation)
+    if run is None:
+        change_many(invocation, remote, "cancel", {**where, "reason": reason}, yes=yes)
+        return
+    record = _record(invocation, run)
+    run_id = record["run_id"]
+    if record["finished_at"] is not None:
+        answer: Any = {"run": record}
+    elif remote is not None:
+        answer = remote.cancel(run_id, reason)
+    else:
+        answer = trio.run(_cancel, invocation, run_id, reason)
+    if invocation.json:
+        invocation.give(answer)
+        return
+    status = answer["run"]["status"]
+    late = " already" if record["finished_at"] is not None else ""
+    invocation.say(f"{run_id} is {status}{late}.")
+
+
+async def _cancel(invocation: Invocation, run_id: str, reason: str | None) -> Any:  # noqa: ANN401
+    from perdure.runtime.kernel.local_node import open_local_node
+    from perdure.runtime.kernel.principal import LOCAL
+    from perdure.runtime.plugins.loading import Loaded
+
+    async with open_local_node(invocation.settings, Loaded(), only=()) as node:
+        await node.operations.call(LOCAL, "runs.cancel", {"run_id": run_id, "reason": reason})
+        await node.host.end_of(run_id)
+        return await node.operations.call(LOCAL, "runs.get", {"run_id": run_id})
+
+
+def _record(invocation: Invocation, run: str) -> Any:  # noqa: ANN401 - a RunRecord
+    """Read a run before anything is opened for writing."""
+    return _record_answer(invocation, run)["run"]
+
+
+def _record_answer(invocation: Invocation, run: str) -> RunAnswer:
+    answer: RunAnswer = reading(
+        invocation, lambda beside: beside.call("runs.get", {"run_id": beside.run_id(run)})
+    )
+    return answer
+
+
+def _watch(invocation: Invocation, remote: Remote, answer: RunAnswer) -> NoReturn:
+    """Show how a run goes that a server executes, and leave with the exit code of its outcome."""
+    import trio
+
+    from perdure.runtime.runs.commands.watch import watch_run
+
+    if not invocation.json:
+        invocation.say(f"The server at {remote.server.url} runs it.", err=True)
+    code: ExitCode = trio.run(watch_run, invocation, answer, None, remote)
+    raise click.exceptions.Exit(code)
+
+
+def _finish(invocation: Invocation, loaded: Loaded, begin: Begin) -> None:
+    """Execute what begins here to its end, and leave with the exit code of its outcome."""
+    import trio
+
+    from perdure.runtime.runs.commands.local_run import execute
+
+    code: ExitCode = trio.run(execute, invocation, loaded, begin)
+    raise click.exceptions.Exit(code)

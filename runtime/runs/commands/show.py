@@ -1,0 +1,249 @@
+"""One run: its record, what it put out, what it logged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from perdure.runtime.kernel.terminal.command import Command, common
+from perdure.runtime.kernel.terminal.invocation import Invocation, encoded, pass_invocation
+from perdure.runtime.kernel.terminal.text import (
+    Cell,
+    clean,
+    duration,
+    instant,
+    local,
+    one_line,
+    pairs,
+    size,
+    styled,
+)
+from perdure.runtime.runs.commands.lists import is_held
+from perdure.runtime.runs.commands.parameters import Moment, RunName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from perdure.actors.run.views import ExportItem, LogLineView, QuestionView, RunRecord
+    from perdure.runtime.kernel.log_reader import Beside
+
+PAGE: Final = 500
+_AT = click.option(
+    "--at", type=Moment(), help="As it was at a cursor, an ISO 8601 time or epoch seconds."
+)
+
+
+@click.command(
+    cls=Command,
+    short_help="Show a run, now or as it was.",
+    examples=[
+        "perdure show 0199a7c2-7d3e",
+        "perdure show RUN --at 2026-08-01T12:00:00Z",
+        "perdure show RUN --json | jq .run.status",
+    ],
+)
+@click.argument("run", type=RunName())
+@_AT
+@common
+@pass_invocation
+def show(invocation: Invocation, run: str, at: str | None) -> None:
+    """Show a run, as it is or as it was."""
+    answer = reading(
+        invocation, lambda beside: beside.call("runs.get", {"run_id": beside.run_id(run), "at": at})
+    )
+    if invocation.json:
+        invocation.give(answer)
+        return
+    record = answer["run"]
+    _, questions = reading(
+        invocation, lambda beside: questions_of(beside, record["run_id"], answer["cursor"])
+    )
+    invocation.lines(pairs(_rows(record, questions), invocation.width))
+    invocation.lines([styled(hint, "dim") for hint in _hints(invocation, record, at)])
+
+
+def reading(invocation: Invocation, read: Callable[[Beside], Any]) -> Any:  # noqa: ANN401
+    """Read something of the log beside its writer; if there is no log, there is no such run."""
+    from perdure.runtime.kernel.errors import OperationError
+    from perdure.runtime.kernel.log_reader import open_beside
+
+    if not invocation.data.log.exists():
+        raise OperationError(
+            "RUN_NOT_FOUND", f"there is no log in {invocation.data.path}, so there are no runs"
+        )
+    with open_beside(invocation.data) as beside:
+        return read(beside)
+
+
+def questions_of(beside: Beside, run: str, at: str | None = None) -> tuple[str, list[QuestionView]]:
+    """Give the id of a run, and what it asks."""
+    run_id = beside.run_id(run)
+    return run_id, beside.call("runs.questions", {"run_id": run_id, "at": at})["questions"]
+
+
+def asked_in_words(question: Any) -> str:  # noqa: ANN401 - whatever was asked
+    """Give a question in a line."""
+    from perdure.actors.run.views import question_text
+
+    return one_line(question_text(question) or encoded(question))
+
+
+def say_questions(questions: Sequence[QuestionView]) -> list[str]:
+    """Give questions in words, each in a line with its id."""
+    return [f"{each['question_id']}  {asked_in_words(each['question'])}" for each in questions]
+
+
+def _rows(run: RunRecord, questions: Sequence[QuestionView]) -> list[tuple[str, str | Cell]]:
+    started, finished, error = run["started_at"], run["finished_at"], run["error"]
+    took = None if started is None or finished is None else finished - started
+    return [
+        ("run", run["run_id"]),
+        ("entry", f"{run['plugin_id']}.{run['entry_id']}"),
+        ("status", Cell(run["status"], run["status"])),
+        ("stage", run["stage"] or ""),
+        ("progress", "" if run["progress"] is None else f"{run['progress']:.0%}"),
+        ("message", run["message"] or ""),
+        ("questions", "\n".join(say_questions(questions))),
+        ("error", "" if error is None else f"{error['code']}: {error['message']}"),
+        ("details", encoded(error["details"]) if error and error["details"] else ""),
+        ("results", ", ".join(ref["export_item_id"] for ref in run["result_refs"])),
+        ("created", instant(run["created_at"])),
+        ("started", instant(started)),
+        ("updated", instant(run["updated_at"])),
+        ("deadline", instant(run["deadline"])),
+        ("finished", instant(finished)),
+        ("took", duration(took)),
+        ("cancel asked", instant(run["cancel_requested_at"])),
+        ("reason", run["cancel_reason"] or ""),
+        ("attempt", f"{run['attempt']}" + (f" of {run['root_run_id']}" * (run["attempt"] > 1))),
+        ("after", run["parent_run_id"] or ""),
+        ("task", run["task_id"] or ""),
+        ("trace", run["trace_id"] or ""),
+        ("session", run["session_id"] or ""),
+        ("key", run["idempotency_key"] or ""),
+    ]
+
+
+def _hints(invocation: Invocation, run: RunRecord, at: str | None) -> Iterator[str]:
+    """Say what to do next."""
+    run_id = run["run_id"]
+    if at is not None:
+        yield ""
+        yield f"This is how it was; now: perdure show {run_id}"
+    elif run["finished_at"] is None:
+        yield ""
+        if run["questions"]:
+            yield f"Answer it: perdure answer {run_id}"
+        if is_held(invocation):
+            yield f"Follow it: perdure watch {run_id}"
+        else:
+            yield "No process is at work on this log."
+            yield f"Go on with the run: perdure retry {run_id}"
+            yield f"End it:             perdure cancel {run_id}"
+    elif run["result_refs"]:
+        yield ""
+        yield f"What it put out: perdure export {run_id}"
+    elif run["error"] is not None:
+        yield ""
+        yield f"What it logged: perdure logs {run_id}"
+        yield f"Try again:      perdure retry {run_id}"
+
+
+@click.command(
+    cls=Command,
+    short_help="Print what a run has put out.",
+    examples=["perdure export RUN", "perdure export RUN --json | jq -r .text"],
+)
+@click.argument("run", type=RunName())
+@_AT
+@common
+@pass_invocation
+def export(invocation: Invocation, run: str, at: str | None) -> None:
+    """Print what a run has put out, in order."""
+    items: list[ExportItem] = reading(
+        invocation, lambda beside: list(_pages(beside, "runs.export", run, at, "items"))
+    )
+    for item in items:
+        if invocation.json:
+            invocation.give(item)
+        else:
+            _show_item(invocation, item)
+    if not items and not invocation.json:
+        invocation.say("This run has put out nothing.")
+
+
+def _pages(beside: Beside, operation: str, run: str, at: str | None, key: str) -> Iterator[Any]:
+    """Read page after page, all at one place."""
+    asked: dict[str, Any] = {"run_id": beside.run_id(run), "at": at, "limit": PAGE}
+    while True:
+        page = beside.call(operation, asked)
+        yield from page[key]
+        if page["next_after"] is None:
+            return
+        asked |= {"after": page["next_after"], "at": page["cursor"]}
+
+
+def _show_item(invocation: Invocation, item: ExportItem) -> None:
+    about = one_line(item["description"] or "")
+    number = item["export_item_id"].rpartition(".")[2]
+    invocation.say(styled(f"{number}. {item['type']}  {about}".rstrip(), "dim"))
+    invocation.say(clean(content(item)))
+
+
+def content(item: ExportItem) -> str:
+    """Give what an item holds as text."""
+    match item["type"]:
+        case "json":
+            return encoded(item["json"])
+        case "binary":
+            length = len(item["binary"]) * 3 // 4 - item["binary"][-2:].count("=")
+            return f"({size(length)}, {item['mime'] or 'of no stated type'}; --json has them)"
+        case kind:
+            return str(item[kind])  # type: ignore[literal-required]
+
+
+@click.command(
+    cls=Command,
+    short_help="Print what a run has logged.",
+    examples=["perdure logs RUN", "perdure logs RUN --json | jq -r .text"],
+)
+@click.argument("run", type=RunName())
+@_AT
+@common
+@pass_invocation
+def logs(invocation: Invocation, run: str, at: str | None) -> None:
+    """Print what a run has logged: time, level, text."""
+    lines, dropped = reading(invocation, lambda beside: _logged(beside, run, at))
+    if invocation.json:
+        for line in lines:
+            invocation.give(line)
+        if dropped:
+            invocation.give({"dropped": dropped})
+        return
+    for line in lines:
+        invocation.say(_log_line(line))
+    if dropped:
+        told = f"{dropped:,} lines were dropped: they came faster than a run may log."
+        invocation.say(styled(told, "warning"), err=True)
+    if not lines and not dropped:
+        invocation.say("This run has logged nothing.")
+
+
+def _logged(beside: Beside, run: str, at: str | None) -> tuple[list[LogLineView], int]:
+    asked: dict[str, Any] = {"run_id": beside.run_id(run), "at": at, "limit": PAGE}
+    lines: list[LogLineView] = []
+    dropped = 0
+    while True:
+        page = beside.call("runs.logs", asked)
+        lines.extend(page["lines"])
+        dropped += page["dropped"]
+        if page["next_after"] is None:
+            return lines, dropped
+        asked |= {"after": page["next_after"], "at": page["cursor"]}
+
+
+def _log_line(line: LogLineView) -> str:
+    time = local(line["at"]).strftime("%H:%M:%S.%f")[:-3]
+    level = styled(f"{line['level']:<7}", line["level"])
+    return f"{styled(time, 'dim')}  {level}  {clean(line['text'])}"

@@ -1,0 +1,167 @@
+"""`perdure watch`: follow a run that another process executes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from perdure.runtime.kernel.terminal.command import Command, common
+from perdure.runtime.kernel.terminal.invocation import (
+    ExitCode,
+    Invocation,
+    Refusal,
+    exit_code_of,
+    pass_invocation,
+)
+from perdure.runtime.runs.commands.lists import is_held
+from perdure.runtime.runs.commands.parameters import RunName
+from perdure.runtime.runs.commands.show import questions_of, reading
+
+if TYPE_CHECKING:
+    import trio
+    from trio import Nursery
+
+    from perdure.runtime.runs.answers import RunAnswer
+    from perdure.runtime.runs.commands.keyboard import Keyboard
+    from perdure.runtime.runs.commands.live_view import Display
+    from perdure.runtime.runs.commands.remote import Remote
+
+LOOKS: Final = 3  # in a row, a second apart, that find no writer: a server may be started again
+
+
+@click.command(
+    cls=Command,
+    short_help="Follow a run that another process executes.",
+    examples=[
+        "perdure watch RUN",
+        "perdure watch RUN --json",
+        "perdure watch RUN --after CURSOR",
+    ],
+)
+@click.argument("run", type=RunName())
+@click.option("--after", metavar="CURSOR", help="Show all that came after a place, then go on.")
+@common
+@pass_invocation
+def watch(invocation: Invocation, run: str, after: str | None) -> None:
+    """Follow a run until its end; the exit code tells how it ended.
+
+    Ctrl-C stops watching. The run goes on. Exit code 5: the process that executed it is gone.
+    """
+    answer: RunAnswer = reading(
+        invocation, lambda beside: beside.call("runs.get", {"run_id": beside.run_id(run)})
+    )
+    if after is not None:
+        reading(invocation, lambda beside: beside.call("runs.list", {"after": after, "limit": 1}))
+    import trio
+
+    code = trio.run(watch_run, invocation, answer, after)
+    raise click.exceptions.Exit(code)
+
+
+async def watch_run(
+    invocation: Invocation, answer: RunAnswer, after: str | None, remote: Remote | None = None
+) -> ExitCode:
+    """Show how a run goes that another process executes; a server is told what is typed here."""
+    from contextlib import closing
+
+    import trio
+
+    from perdure.actors.run.status import ENDED
+    from perdure.actors.run.views import record
+    from perdure.eventlog.env import RealEnv
+    from perdure.eventlog.log import open_log
+    from perdure.eventlog.sqlite import SqliteStore
+    from perdure.runtime.kernel.principal import LOCAL
+    from perdure.runtime.runs.commands.follow import follow_run
+    from perdure.runtime.runs.commands.interrupts import Interrupts
+    from perdure.runtime.runs.commands.live_view import display_for
+    from perdure.runtime.runs.reader import RunReader
+
+    run, cursor = answer["run"], answer["cursor"]
+    begun = remote is not None or is_held(invocation)
+    _, questions = reading(invocation, lambda beside: questions_of(beside, run["run_id"], cursor))
+    display = display_for(invocation)
+    try:
+        display.begin(run, cursor)
+        if run["status"] not in ENDED and not begun:
+            display.note("No process is at work on this log; waiting until one is (Ctrl-C stops).")
+            display.note(f"To go on with the run here: perdure retry {run['run_id']}")
+        with closing(SqliteStore.open_reader(invocation.data.log)) as store:
+            async with open_log(RealEnv(), store) as log:
+                begin = await log.resolve(after or cursor)
+                known = await log.resolve(cursor)
+                if run["status"] not in ENDED or begin.position < known.position:
+                    left = trio.Event()
+                    with Interrupts() as interrupts:
+                        async with trio.open_nursery() as nursery:
+                            scope = nursery.cancel_scope
+                            nursery.start_soon(interrupts.cancel, scope)
+                            nursery.start_soon(_look_for_writer, invocation, begun, left, scope)
+                            keyboard = None
+                            if remote is not None and not invocation.json:
+                                keyboard = _keyboard(remote, run["run_id"], display, nursery)
+                                for each in questions:
+                                    keyboard.asked(each["question_id"], each["question"])
+                            await follow_run(log, run["run_id"], begin, display, keyboard)
+                            scope.cancel()
+                    if left.is_set():
+                        raise _left(run["run_id"])
+                    if interrupts.count:
+                        display.note("Stopped watching; the run goes on.")
+                        return ExitCode.INTERRUPTED
+                ended = await RunReader(log).now(LOCAL, run["run_id"])
+                run, cursor = record(ended.state, ended.commit_time), log.cursor(ended.mark)
+        display.end(run, cursor)
+    finally:
+        display.close()
+    return exit_code_of(run["status"])
+
+
+async def _look_for_writer(
+    invocation: Invocation,
+    seen: bool,  # noqa: FBT001 - trio passes arguments by place
+    left: trio.Event,
+    scope: trio.CancelScope,
+) -> None:
+    """Stop watching when the log had a writer and has none any more."""
+    import trio
+
+    missed = 0
+    while missed < LOOKS:
+        if is_held(invocation):
+            seen, missed = True, 0
+        elif seen:
+            missed += 1
+        await trio.sleep(1)
+    left.set()
+    scope.cancel()
+
+
+def _left(run_id: str) -> Refusal:
+    return Refusal(
+        "No process is at work on this log any more: the one that executed the run is gone.",
+        code="UNAVAILABLE",
+        exit_code=ExitCode.UNAVAILABLE,
+        remedy=f"`perdure retry {run_id}` goes on with it here; `perdure serve` goes on with all"
+        " that was left.",
+    )
+
+
+def _keyboard(remote: Remote, run_id: str, display: Display, nursery: Nursery) -> Keyboard:
+    from functools import partial
+
+    from perdure.runtime.runs.commands.keyboard import Keyboard
+
+    give, otherwise = partial(_give, remote, run_id), f"elsewhere: perdure answer {run_id}"
+    return Keyboard(display, give, nursery, otherwise=otherwise)
+
+
+async def _give(remote: Remote, run_id: str, question_id: str, answer: Any) -> None:  # noqa: ANN401
+    """Pass an answer on to the server, in a thread: it may take its time."""
+    import trio
+
+    from perdure.eventlog.env import RealEnv
+
+    limiter = trio.CapacityLimiter(1)
+    await RealEnv().run_sync(remote.answer, run_id, question_id, answer, limiter=limiter)

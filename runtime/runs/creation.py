@@ -1,0 +1,333 @@
+"""Bringing runs into being: each once, each with its number.
+
+Creating a run is an append of its own; its actor starts from what was written. A key's claim or a
+lineage's next attempt is written in the same append. Those streams have no actor: they are written
+at the version just read, one caller at a time, and a conflict reads again and decides again.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import trio
+
+from perdure.actors.claim import CLAIM_EVENTS
+from perdure.actors.lineage import LINEAGE_EVENTS, AttemptTaken, lineage_stream
+from perdure.actors.run.events import RunCreated
+from perdure.actors.run.stream import stream_of
+from perdure.eventlog.append import Append, StreamWrite
+from perdure.eventlog.errors import Conflict
+from perdure.eventlog.record import Metadata
+from perdure.runtime.execution.creation_write import first_write
+from perdure.runtime.kernel.errors import OperationError
+from perdure.runtime.plugins.entries import check_args
+from perdure.runtime.runs.claims import CLAIM_WINDOW, Claims
+from perdure.runtime.secrets.redaction import holds_a_secret
+from perdure.runtime.secrets.secret import is_sealed
+from perdure.runtime.secrets.secrets import secret_required
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+    from perdure.actors.folded import Folded
+    from perdure.actors.run.core import Run
+    from perdure.eventlog.record import NewEvent, Record
+    from perdure.eventlog.registry import EventRegistry
+    from perdure.runtime.execution.host import Host
+    from perdure.runtime.kernel.principal import Principal
+    from perdure.runtime.plugins.plugin import Entry
+    from perdure.runtime.runs.claims import Claim
+    from perdure.runtime.runs.requests import CreateRun
+    from perdure.runtime.secrets.secrets import Accepted
+
+TRIES: Final = 5
+
+
+class Superseded(Exception):
+    """The run has another attempt already."""
+
+
+class Creation:
+    """Creates runs for one host."""
+
+    def __init__(self, host: Host, *, claim_window: int = CLAIM_WINDOW) -> None:
+        """Keys are free again after a window, in nanoseconds, and when their run has ended."""
+        self._host = host
+        self._log = host.log
+        self._env = host.env
+        self._claims = Claims(host, window=claim_window)
+        self._queues: dict[str, trio.StrictFIFOLock] = {}  # actor-less streams being written
+
+    async def create(self, principal: Principal, request: CreateRun) -> Folded[Run]:
+        """Accept a run, or find the one that the idempotency key stands for."""
+        entry = self._host.entries.find(request.plugin_id, request.entry_id)
+        accepted = await self._host.secrets.accept(entry.secrets, request.args, principal.tenant)
+        check_args(entry, accepted.real, accepted.redactor)
+        _check_names(request, accepted)
+        created = self._new_run(principal, request, entry, accepted.args)
+
+        async def begin() -> Folded[Run]:
+            if request.idempotency_key is None:
+                return await self._append(created)
+            return await self._create_once(principal, request, created)
+
+        return await self._with_seal(created.run_id, accepted, begin)
+
+    async def _with_seal(
+        self, run_id: str, accepted: Accepted, begin: Callable[[], Awaitable[Folded[Run]]]
+    ) -> Folded[Run]:
+        """Seal what a run needs, and let it begin; the key may stand for one that exists."""
+        if not accepted.sealed:
+            return await begin()
+        runs, stream = self._host.runs, stream_of(run_id)
+        async with self._host.secrets.sealed(
+            run_id, accepted, lambda: runs.peek(stream) is not None
+        ):
+            return await begin()
+
+    async def _create_once(
+        self, principal: Principal, request: CreateRun, created: RunCreated
+    ) -> Folded[Run]:
+        claim = await self._claims.asked(
+            principal,
+            "runs.create",
+            request.idempotency_key or "",
+            {"plugin_id": request.plugin_id, "entry_id": request.entry_id},
+            args=(request.args, created.args),
+        )
+
+        async def decide(newest: Sequence[Record | None]) -> RunCreated | Folded[Run]:
+            return await self._claims.holder(claim, newest[0]) or created
+
+        def events_for(created: RunCreated) -> list[NewEvent]:
+            return [self._event(CLAIM_EVENTS, self._claims.made(claim, created), principal)]
+
+        return await self._create_with([claim.stream], decide, events_for)
+
+    async def _create_with(
+        self,
+        streams: Sequence[str],
+        decide: Callable[[Sequence[Record | None]], Awaitable[RunCreated | Folded[Run]]],
+        events_for: Callable[[RunCreated], Sequence[NewEvent]],
+    ) -> Folded[Run]:
+        """Create a run together with an event of each of some streams without an actor.
+
+        ``decide`` sees the streams' newest records and gives the run to create, or one that exists.
+        """
+        async with AsyncExitStack() as queues:
+            for stream in streams:  # claims before lineages, everywhere: nobody waits in a circle
+                await queues.enter_async_context(self._queued(stream))
+            for _ in range(TRIES):
+                newest = [await self._newest(stream) for stream in streams]
+                decided = await decide(newest)
+                if not isinstance(decided, RunCreated):
+                    return decided
+                writes = [
+                    StreamWrite(stream, record.version if record else 0, [event])
+                    for stream, record, event in zip(
+                        streams, newest, events_for(decided), strict=True
+                    )
+                ]
+                try:
+                    return await self._append(decided, *writes)
+                except Conflict:
+                    continue
+        raise OperationError("CONFLICT", "others were faster five times in a row; try again")
+
+    async def _append(self, created: RunCreated, *along: StreamWrite) -> Folded[Run]:
+        """Bring a run into being, with what belongs to it, and have it executed."""
+        if self._host.closing:
+            raise OperationError(
+                "UNAVAILABLE",
+                "this server is going down and takes no new work; ask again with the same key",
+            )
+        append = Append([*along, first_write(self._env, created)])
+        receipt = await self._log.append(append, new_work=True)
+        return self._host.accept(created, receipt.records)
+
+    async def _newest(self, stream: str) -> Record | None:
+        """Read the last record of a stream."""
+        newest: Record | None = None
+        while True:
+            after = newest.version if newest is not None else 0
+            page = await self._log.read_stream(stream, after=after)
+            newest = page.records[-1] if page.records else newest
+            if not page.more:
+                return newest
+
+    def _event(self, registry: EventRegistry, event: Any, principal: Principal) -> NewEvent:  # noqa: ANN401
+        return registry.encode(
+            event,
+            event_id=self._env.new_id().bytes,
+            event_time=event.at,
+            metadata=Metadata(principal=str(principal)),
+        )
+
+    def _new_run(
+        self, principal: Principal, request: CreateRun, entry: Entry, args: dict[str, Any]
+    ) -> RunCreated:
+        run_id = str(self._env.new_id())
+        return RunCreated(
+            run_id=run_id,
+            plugin_id=request.plugin_id,
+            entry_id=request.entry_id,
+            args=args,
+            tenant=principal.tenant,
+            principal=principal.user,
+            root_run_id=run_id,
+            attempt=1,
+            at=self._env.now(),
+            task_id=request.task_id,
+            trace_id=request.trace_id,
+            idempotency_key=request.idempotency_key,
+            timeout=self._host.limits.timeout_of(
+                request.timeout if request.timeout is not None else entry.timeout
+            ),
+        )
+
+    async def retry(
+        self,
+        principal: Principal,
+        parent: Run,
+        *,
+        secrets: dict[str, Any] | None = None,
+        key: str | None = None,
+    ) -> Folded[Run]:
+        """Create the next attempt of what has ended, or find the one that the key stands for."""
+        passed = secrets or {}
+        accepted = await self._accept_again(principal, parent, passed)
+        if accepted.redactor.finds(key):
+            raise OperationError("VALIDATION_ERROR", holds_a_secret("idempotency_key"))
+        claim = None
+        if key is not None:
+            asked = {"run_id": parent.created.run_id}
+            claim = await self._claims.asked(
+                principal, "runs.retry", key, asked, secrets=(passed, accepted.args)
+            )
+        return await self._next(principal, parent, accepted, claim, key)
+
+    async def retry_in_bulk(self, principal: Principal, parent: Run, bulk: str) -> Folded[Run]:
+        """Create the next attempt of what has ended, once for each bulk.
+
+        What has another attempt already, and not from this bulk, is ``Superseded``.
+        """
+        accepted = await self._accept_again(principal, parent, {})
+        run_id = parent.created.run_id
+        claim = await self._claims.asked(
+            principal, "runs.retry_many", f"{bulk}/{run_id}", {"run_id": run_id}
+        )
+        return await self._next(principal, parent, accepted, claim, only_newest=True)
+
+    async def _next(
+        self,
+        principal: Principal,
+        parent: Run,
+        accepted: Accepted,
+        claim: Claim | None,
+        key: str | None = None,
+        *,
+        only_newest: bool = False,
+    ) -> Folded[Run]:
+        run_id = str(self._env.new_id())
+        claims = [] if claim is None else [claim]
+
+        async def decide(newest: Sequence[Record | None]) -> RunCreated | Folded[Run]:
+            *claimed, taken = newest
+            for asked, made in zip(claims, claimed, strict=True):
+                holder = await self._claims.holder(asked, made)
+                if holder is not None:
+                    return holder
+            last = parent.created.attempt
+            if taken is not None:
+                last = LINEAGE_EVENTS.decode(taken).attempt
+            if only_newest and last != parent.created.attempt:
+                raise Superseded(parent.created.run_id)
+            created = self._next_attempt(principal, parent, last + 1, run_id, accepted.args)
+            return msgspec.structs.replace(created, idempotency_key=key)
+
+        def events_for(created: RunCreated) -> list[NewEvent]:
+            taken = AttemptTaken(run_id=created.run_id, attempt=created.attempt, at=created.at)
+            return [
+                *(
+                    self._event(CLAIM_EVENTS, self._claims.made(asked, created), principal)
+                    for asked in claims
+                ),
+                self._event(LINEAGE_EVENTS, taken, principal),
+            ]
+
+        streams = [*(asked.stream for asked in claims), lineage_stream(parent.created.root_run_id)]
+        return await self._with_seal(
+            run_id, accepted, lambda: self._create_with(streams, decide, events_for)
+        )
+
+    async def _accept_again(
+        self, principal: Principal, parent: Run, secrets: dict[str, Any]
+    ) -> Accepted:
+        """Take the arguments of a run that has ended, with secrets that are passed again."""
+        if not parent.status.is_terminal:
+            raise OperationError(
+                "RUN_NOT_TERMINAL", f"the run is {parent.status}; cancel it first, or wait"
+            )
+        before, entry = parent.created, self._host.entries.of(parent)
+        names = frozenset[str]() if entry is None else entry.secrets
+        unknown = sorted(secrets.keys() - names)
+        if unknown:
+            name = f"{before.plugin_id}.{before.entry_id}"
+            raise OperationError(
+                "VALIDATION_ERROR", f"secrets: {unknown[0]!r} is no secret argument of {name}"
+            )
+        args = {**before.args, **secrets}
+        gone = [name for name in names & args.keys() if is_sealed(args[name])]
+        if gone:
+            raise secret_required(gone, "was forgotten when the run ended: pass it in secrets")
+        accepted = await self._host.secrets.accept(names, args, principal.tenant)
+        if secrets and entry is not None:
+            check_args(entry, accepted.real, accepted.redactor)
+        return accepted
+
+    def _next_attempt(
+        self,
+        principal: Principal,
+        parent: Run,
+        attempt: int,
+        run_id: str,
+        args: dict[str, Any],
+    ) -> RunCreated:
+        before = parent.created
+        return RunCreated(
+            run_id=run_id,
+            plugin_id=before.plugin_id,
+            entry_id=before.entry_id,
+            args=args,
+            tenant=principal.tenant,
+            principal=principal.user,
+            root_run_id=before.root_run_id,
+            parent_run_id=before.run_id,
+            attempt=attempt,
+            at=self._env.now(),
+            task_id=before.task_id,
+            trace_id=before.trace_id,
+            session_id=before.session_id,
+            timeout=before.timeout,
+        )
+
+    @asynccontextmanager
+    async def _queued(self, stream: str) -> AsyncIterator[None]:
+        """Write a stream without an actor one caller at a time, so that nobody loses a race."""
+        lock = self._queues.setdefault(stream, trio.StrictFIFOLock())
+        try:
+            async with lock:
+                yield
+        finally:
+            if not lock.locked() and not lock.statistics().tasks_waiting:
+                self._queues.pop(stream, None)
+
+
+def _check_names(request: CreateRun, accepted: Accepted) -> None:
+    """Refuse a secret in what a run is known by: that is logged as it is."""
+    redactor = accepted.redactor
+    for name in ("task_id", "trace_id", "idempotency_key"):
+        if redactor.finds(getattr(request, name)):
+            raise OperationError("VALIDATION_ERROR", holds_a_secret(name))

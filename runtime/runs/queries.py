@@ -1,0 +1,173 @@
+"""The operations that only read runs: one run, lists, what was put out, logged and asked.
+
+They need a log that can be read and a directory of its runs, and no event loop; a server offers
+them together with those that change something (``perdure.runtime.runs.operations``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+from perdure.actors.run.views import item_number, log_line, question_view, record
+from perdure.runtime.kernel.errors import OperationError
+from perdure.runtime.kernel.operations import operation
+from perdure.runtime.kernel.principal import Permission, Principal
+from perdure.runtime.runs.answers import ExportPage, LogPage, QuestionPage, RunAnswer, RunPage
+from perdure.runtime.runs.index import RunFilter
+from perdure.runtime.runs.requests import (
+    Conditions,
+    ExportRun,
+    GetRun,
+    ListRuns,
+    ReadLogs,
+    ReadQuestions,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from perdure.actors.folded import Folded
+    from perdure.actors.run.core import Run
+    from perdure.eventlog.record import Mark
+    from perdure.runtime.runs.index import Listed
+    from perdure.runtime.runs.reader import Readable, RunReader
+
+MOST_QUESTIONS: Final = 100  # in an answer
+PAGE_BYTES: Final = 1 << 20  # of items, after which a page ends: many may be asked for at once
+
+
+class Lists(Protocol):
+    """Lists of runs."""
+
+    async def list(
+        self, where: RunFilter, *, before: int | None, at: Mark | None, limit: int
+    ) -> tuple[Sequence[Listed], Mark]:
+        """List runs, newest first, and say at which place in the log this is true."""
+
+
+class RunQueries:
+    """Everything that can be read of runs."""
+
+    def __init__(self, log: Readable, lists: Lists, reader: RunReader) -> None:
+        """Read one log."""
+        self._log = log
+        self._lists = lists
+        self._reader = reader
+
+    @operation("runs.get", Permission.READ, "RUN_NOT_FOUND", "INVALID_CURSOR")
+    async def get(self, principal: Principal, request: GetRun) -> RunAnswer:
+        """Read a run, now or as it was."""
+        return self._answer(*await self._read(principal, request.run_id, request.at))
+
+    @operation("runs.list", Permission.READ, "INVALID_CURSOR")
+    async def list(self, principal: Principal, request: ListRuns) -> RunPage:
+        """List runs, newest first, with the records they had at the place of the answer."""
+        at = None if request.at is None else await self._reader.place(request.at)
+        before = (
+            None if request.after is None else (await self._log.resolve(request.after)).position
+        )
+        where = matching(principal, request)
+        found, true_at = await self._lists.list(
+            where, before=before, at=at, limit=request.limit + 1
+        )
+        more = len(found) > request.limit
+        found = found[: request.limit]
+        run_ids = [listed.run_id for listed in found]
+        runs = await self._reader.all_at(principal, run_ids, true_at)
+        next_after = None
+        if more:
+            mark = await self._log.in_thread(self._log.store.mark_at, found[-1].position)
+            next_after = None if mark is None else self._log.cursor(mark)
+        return {
+            "runs": [record(folded.state, folded.commit_time) for folded in runs],
+            "next_after": next_after,
+            "cursor": self._log.cursor(true_at),
+        }
+
+    @operation("runs.export", Permission.READ, "RUN_NOT_FOUND", "INVALID_CURSOR")
+    async def export(self, principal: Principal, request: ExportRun) -> ExportPage:
+        """Read export items in order, after an item or after a place in the log."""
+        folded, at = await self._read(principal, request.run_id, request.at)
+        after = await self._last_seen(principal, folded, request.after)
+        last = min(after + request.limit, folded.state.exports)
+        items = await self._reader.items(folded, range(after + 1, last + 1), most=PAGE_BYTES)
+        more = after + len(items) < folded.state.exports
+        return {
+            "items": items,
+            "next_after": items[-1]["export_item_id"] if more else None,
+            "cursor": self._log.cursor(at),
+        }
+
+    @operation("runs.logs", Permission.READ, "RUN_NOT_FOUND", "INVALID_CURSOR")
+    async def logs(self, principal: Principal, request: ReadLogs) -> LogPage:
+        """Read the lines that a run has logged, in order; lines logged together stay together."""
+        folded, at = await self._read(principal, request.run_id, request.at)
+        after = None if request.after is None else await self._log.resolve(request.after)
+        batches, more = await self._reader.log_batches(folded, after, request.limit)
+        created = folded.state.created
+        return {
+            "lines": [log_line(created, line) for batch in batches for line in batch.lines],
+            "dropped": sum(batch.dropped for batch in batches),
+            "next_after": None if more is None else self._log.cursor(more),
+            "cursor": self._log.cursor(at),
+        }
+
+    @operation("runs.questions", Permission.READ, "RUN_NOT_FOUND", "INVALID_CURSOR")
+    async def questions(self, principal: Principal, request: ReadQuestions) -> QuestionPage:
+        """Read the questions of a run that are open, now or as they were."""
+        folded, at = await self._read(principal, request.run_id, request.at)
+        asked = await self._reader.questions(folded, MOST_QUESTIONS, most=PAGE_BYTES)
+        return {
+            "questions": [question_view(each) for each in asked],
+            "more": len(asked) < len(folded.state.asking),
+            "cursor": self._log.cursor(at),
+        }
+
+    async def _last_seen(self, principal: Principal, folded: Folded[Run], after: str | None) -> int:
+        """Give the number of the last item that somebody has seen who comes from there."""
+        run = folded.state
+        if after is None:
+            return 0
+        named = item_number(after)
+        if named is not None:
+            if named[0] != run.created.run_id or named[1] > run.exports:
+                raise OperationError("INVALID_CURSOR", f"{after!r} is not an item of this run")
+            return named[1]
+        place = await self._log.resolve(after)
+        if place.position >= folded.mark.position:
+            return run.exports
+        try:
+            return (await self._reader.at(principal, run.created.run_id, place)).state.exports
+        except OperationError:  # it did not exist yet
+            return 0
+
+    async def _read(
+        self, principal: Principal, run_id: str, at: str | int | None
+    ) -> tuple[Folded[Run], Mark]:
+        """Give a run, now or as it was, and the place at which this is true."""
+        if at is None:
+            folded = await self._reader.now(principal, run_id)
+            return folded, folded.mark
+        place = await self._reader.place(at)
+        return await self._reader.at(principal, run_id, place), place
+
+    def _answer(self, folded: Folded[Run], at: Mark | None = None) -> RunAnswer:
+        return {
+            "run": record(folded.state, folded.commit_time),
+            "cursor": self._log.cursor(at or folded.mark),
+        }
+
+
+def matching(principal: Principal, wanted: Conditions) -> RunFilter:
+    """Say which runs of a principal are meant."""
+    return RunFilter(
+        plugin_id=wanted.plugin_id,
+        entry_id=wanted.entry_id,
+        task_id=wanted.task_id,
+        session_id=wanted.session_id,
+        root_run_id=wanted.root_run_id,
+        tenant=principal.tenant,
+        statuses=None if wanted.status is None else frozenset(wanted.status),
+        created_from=wanted.created_from,
+        created_until=wanted.created_until,
+    )

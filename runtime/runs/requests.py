@@ -1,0 +1,239 @@
+"""What can be asked of Perdure: the requests of every operation, checked at the door.
+
+A moment comes as ``kernel.instants`` has it, on every surface: a number is epoch seconds, a text is
+ISO 8601 or a cursor. The table of operations reads it (``Operation.parse``), so that requests hold
+UTC nanoseconds and cursors.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+import msgspec
+
+from perdure.runtime.plugins.plugin import LONGEST
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+Text = Annotated[str, msgspec.Meta(max_length=4096)]
+Key = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
+Size = Annotated[int, msgspec.Meta(ge=1, le=(1 << 63) - 1)]
+Limit = Annotated[int, msgspec.Meta(ge=1, le=500)]
+After = Annotated[str, msgspec.Meta(extra_json_schema={"format": "cursor"})]
+Sha256 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+RunStatus = Literal[
+    "queued", "running", "cancel_requested", "succeeded", "failed", "canceled", "timeout"
+]
+_TIMES: Final = [{"type": "string", "format": "date-time"}, {"type": "number"}]
+_WRITTEN: Final = (
+    "an ISO 8601 time (UTC unless it says otherwise), or epoch seconds; a whole number from 10^16"
+    " on is epoch nanoseconds"
+)
+
+if TYPE_CHECKING:
+    Instant = int  # UTC nanoseconds
+    Place = str | int  # a cursor, or UTC nanoseconds
+else:  # as they come
+    Instant = Annotated[
+        Any,
+        msgspec.Meta(title="instant", description=_WRITTEN, extra_json_schema={"anyOf": _TIMES}),
+    ]
+    Place = Annotated[
+        Any,
+        msgspec.Meta(
+            title="cursor or instant",
+            description=f"a cursor, {_WRITTEN}",
+            extra_json_schema={"anyOf": [{"type": "string", "format": "cursor"}, *_TIMES]},
+        ),
+    ]
+
+
+class Request(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A request: nothing unknown in it, nothing left to guess."""
+
+
+class CreateRun(Request):
+    """Start an entry of a plugin."""
+
+    plugin_id: Name
+    entry_id: Name
+    args: dict[str, Any]
+    task_id: Name | None = None
+    trace_id: Name | None = None
+    idempotency_key: Key | None = None
+    mode: Literal["async", "sync"] = "async"
+    timeout: Annotated[float, msgspec.Meta(gt=0, le=LONGEST)] | None = None
+
+    def __repr__(self) -> str:
+        """Say what it asks for, and not what with: there may be secrets among the arguments."""
+        return f"{type(self).__name__}({self.plugin_id!r}, {self.entry_id!r}, ...)"
+
+
+class GetRun(Request):
+    """Read a run, now or as it was."""
+
+    run_id: Name
+    at: Place | None = None
+
+
+class Conditions(Request):
+    """Which runs are meant: all that is stated must match."""
+
+    plugin_id: Name | None = None
+    entry_id: Name | None = None
+    task_id: Name | None = None
+    session_id: Name | None = None
+    root_run_id: Name | None = None
+    status: list[RunStatus] | None = None
+    created_from: Instant | None = None  # inclusive
+    created_until: Instant | None = None  # exclusive
+
+
+class ListRuns(Conditions):
+    """List runs, newest first."""
+
+    after: After | None = None  # next_after of the page before
+    at: Place | None = None
+    limit: Limit = 50
+
+
+class CancelRun(Request):
+    """Ask a run to end."""
+
+    run_id: Name
+    reason: Text | None = None
+    force: bool = False
+
+
+class RetryRun(Request):
+    """Run again what has ended, as a new attempt.
+
+    ``secrets`` are secret arguments: those whose values were forgotten when the run ended have to
+    be passed again, as values or as references.
+    """
+
+    run_id: Name
+    secrets: dict[str, Any] = {}
+    idempotency_key: Key | None = None
+
+    def __repr__(self) -> str:
+        """Say which run, and nothing of the secrets."""
+        return f"{type(self).__name__}({self.run_id!r}, ...)"
+
+
+class BulkRequest(Conditions):
+    """Change many runs: first count them, then pass the count and the cursor of that answer.
+
+    With both, exactly the runs that matched there are changed, newest first, a page at a time;
+    ``after`` is ``next_after`` of the page before. Asking for a page again does nothing twice.
+    """
+
+    count: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    at: After | None = None  # the cursor of the answer with the count
+    after: After | None = None
+    limit: Limit = 100  # runs in a page
+
+
+class CancelMany(BulkRequest):
+    """Ask all runs that match to end; without ``status``, those queued and running."""
+
+    reason: Text | None = None
+    force: bool = False
+
+
+class RetryMany(BulkRequest):
+    """Run again all that match and have no later attempt; without ``status``, those failed."""
+
+
+class AnswerRun(Request):
+    """Answer a question of a run."""
+
+    run_id: Name
+    question_id: Name
+    answer: Any
+
+    def __repr__(self) -> str:
+        """Say which question, and not what was answered."""
+        return f"{type(self).__name__}({self.run_id!r}, {self.question_id!r}, ...)"
+
+
+class ExportRun(Request):
+    """Read a run's export items in order."""
+
+    run_id: Name
+    after: After | None = None  # an item's id, or a cursor
+    limit: Limit = 100
+    at: Place | None = None
+
+
+class ReadQuestions(Request):
+    """Read the questions of a run that are open."""
+
+    run_id: Name
+    at: Place | None = None
+
+
+class CreateUpload(Request):
+    """Begin to bring bytes to a run."""
+
+    run_id: Name
+    size_limit: Size | None = None  # bytes; more are refused
+
+
+class ReadBlob(Request):
+    """Read a range of a blob."""
+
+    run_id: Name  # a run of the scope that the blob belongs to
+    sha256: Sha256
+    start: Annotated[int, msgspec.Meta(ge=0)] = 0
+    length: Annotated[int, msgspec.Meta(ge=0, le=1 << 20)] = 1 << 20
+
+
+class CollectBlobs(Request):
+    """Remove old blobs that nothing in the log names."""
+
+
+class ReadLogs(Request):
+    """Read the lines that a run has logged."""
+
+    run_id: Name
+    after: After | None = None  # next_after of the page before
+    limit: Limit = 500  # lines; those logged together stay together
+    at: Place | None = None
+
+
+class ListPlugins(Request):
+    """List what can be run."""
+
+
+class TriggerEntry(Request):
+    """Start an entry and wait for what comes out, as callers did before there were runs."""
+
+    plugin_id: Name
+    entry_id: Name
+    args: dict[str, Any] = {}
+    task_id: Name | None = None
+    trace_id: Name | None = None
+    idempotency_key: Key | None = None
+
+    def __repr__(self) -> str:
+        """Say what it asks for, and not what with."""
+        return f"{type(self).__name__}({self.plugin_id!r}, {self.entry_id!r}, ...)"
+
+
+class FollowLog(Request):
+    """Follow a channel from a cursor on.
+
+    ``runs`` are changes of runs, ``export`` what they put out, ``run`` both of one run, ``log`` the
+    records themselves. Without ``after``, ``runs`` begins with the runs that have not ended; the
+    others begin with the log. All that is stated must match; with ``status``, runs that enter one
+    of these. With ``run_id`` it ends together with the run.
+    """
+
+    channel: Literal["runs", "export", "run", "log"]
+    after: After | None = None
+    run_id: Name | None = None
+    task_id: Name | None = None
+    plugin_id: Name | None = None
+    entry_id: Name | None = None
+    status: list[RunStatus] | None = None
+    limit: Limit = 500  # events in a frame

@@ -1,0 +1,295 @@
+"""The operations on blobs: bringing bytes to a run, reading them, removing what nobody names.
+
+Bytes are no JSON: a surface opens an upload with ``blobs.create_upload``, then streams into
+``receive`` (or ``write`` and ``finish``), and streams out of ``open``. An upload lives in memory
+and its bytes in a draft, so one that is abandoned, by its client or with this process, leaves
+nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from perdure.actors.run.status import Status
+from perdure.actors.run.views import seconds
+from perdure.eventlog.errors import LogClosed
+from perdure.runtime.blobs.blob import Blob, scope_of
+from perdure.runtime.blobs.references import named_by
+from perdure.runtime.blobs.store import Draft
+from perdure.runtime.kernel.errors import OperationError
+from perdure.runtime.kernel.operations import operation
+from perdure.runtime.kernel.principal import Permission, Principal
+from perdure.runtime.runs.answers import BlobAnswer, BlobPiece, CollectionAnswer, UploadAnswer
+from perdure.runtime.runs.reader import RunReader
+from perdure.runtime.runs.requests import CollectBlobs, CreateUpload, ReadBlob
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterable, AsyncIterator
+
+    from perdure.actors.folded import Folded
+    from perdure.actors.run.core import Run
+    from perdure.runtime.blobs.references import References
+    from perdure.runtime.blobs.store import Reading
+    from perdure.runtime.execution.host import Host
+
+UPLOAD_LIFE: Final = 3600.0  # seconds
+MAX_UPLOADS: Final = 256  # open ones; each may have a file open
+MAX_FINISHED: Final = 4096  # kept for those who send again; the oldest are forgotten first
+COLLECT_EVERY: Final = 3600.0  # seconds
+_NANOSECONDS: Final = 1_000_000_000
+_ACTIVE: Final = frozenset({Status.RUNNING, Status.CANCEL_REQUESTED})
+_log = logging.getLogger("perdure.blobs")
+
+
+@dataclass(eq=False, slots=True)
+class _Upload:
+    """Bytes on their way to a run."""
+
+    upload_id: str
+    principal: Principal
+    run_id: str
+    size_limit: int
+    expires_at: int
+    lock: trio.Lock = field(default_factory=trio.Lock)  # one writes at a time
+    draft: Draft | None = None
+    blob: BlobAnswer | None = None
+
+    async def give_up(self) -> None:
+        """Throw away what has come so far."""
+        if self.draft is not None:
+            draft, self.draft = self.draft, None
+            await draft.aclose()
+
+
+class Blobs:
+    """Everything that can be done with blobs from outside."""
+
+    def __init__(
+        self, host: Host, references: References, *, upload_life: float = UPLOAD_LIFE
+    ) -> None:
+        """Work for one host."""
+        self._store = host.blobs
+        self._log = host.log
+        self._env = host.env
+        self._reader = RunReader(host.log, host.runs)
+        self._references = references
+        self.upload_life = round(upload_life * _NANOSECONDS)
+        self._open: dict[str, _Upload] = {}  # at most MAX_UPLOADS
+        self._finished: dict[str, _Upload] = {}  # at most MAX_FINISHED, oldest first
+
+    async def run(self) -> None:
+        """Remove now and then what nobody needs any more."""
+        while True:
+            await self._env.sleep(COLLECT_EVERY)
+            try:
+                await self._drop_expired()
+                await self._store.collect(partial(named_by, self._log, self._references))
+            except LogClosed:
+                return
+            except Exception:  # noqa: BLE001 - the edge of a task: nothing else depends on it
+                _log.exception("blobs cannot be collected now; the next time may do")
+
+    # Uploads
+
+    @operation(
+        "blobs.create_upload",
+        Permission.RUN,
+        "RUN_NOT_FOUND",
+        "RUN_NOT_RUNNING",
+        "PAYLOAD_TOO_LARGE",
+    )
+    async def create_upload(self, principal: Principal, request: CreateUpload) -> UploadAnswer:
+        """Open an upload of bytes for a run that is running; they are streamed to it next."""
+        folded = await self._active(principal, request.run_id)
+        most = self._store.limits.scope_quota
+        if request.size_limit is not None and request.size_limit > most:
+            raise OperationError(
+                "PAYLOAD_TOO_LARGE", f"a run may have {most} bytes of blobs", limit=most
+            )
+        await self._drop_expired()
+        if len(self._open) >= MAX_UPLOADS:
+            raise OperationError("OVERLOADED", "too many uploads are open; try again later")
+        upload = _Upload(
+            str(self._env.new_id()),
+            principal,
+            request.run_id,
+            request.size_limit or most,
+            self._env.now() + self.upload_life,
+        )
+        self._open[upload.upload_id] = upload
+        return {
+            "upload_id": upload.upload_id,
+            "run_id": upload.run_id,
+            "size_limit": upload.size_limit,
+            "expires_at": seconds(upload.expires_at),
+            "cursor": self._log.cursor(folded.mark),
+        }
+
+    async def receive(
+        self, principal: Principal, upload_id: str, chunks: AsyncIterable[bytes]
+    ) -> BlobAnswer:
+        """Take in all of an upload and finish it.
+
+        If it breaks off, or if nobody heard that it was finished, it can be sent again.
+        """
+        upload = self._upload(principal, upload_id)
+        left = (upload.expires_at - self._env.now()) / _NANOSECONDS
+        with trio.move_on_after(left):
+            async with upload.lock:
+                await upload.give_up()
+                if upload.blob is not None:
+                    return await _received_again(upload.blob, chunks)
+                try:
+                    async for chunk in chunks:
+                        await self._write(upload, chunk)
+                    return await self._finish(upload)
+                finally:
+                    await upload.give_up()
+        raise _no_upload(upload_id)
+
+    async def write(self, principal: Principal, upload_id: str, data: bytes) -> int:
+        """Add bytes to an upload; give how many it has."""
+        upload = self._upload(principal, upload_id)
+        async with upload.lock:
+            return await self._write(upload, data)
+
+    async def finish(self, principal: Principal, upload_id: str) -> BlobAnswer:
+        """Make a blob of an upload; when it has returned, the blob survives a power cut."""
+        upload = self._upload(principal, upload_id)
+        async with upload.lock:
+            return await self._finish(upload)
+
+    async def _write(self, upload: _Upload, data: bytes) -> int:
+        self._upload(upload.principal, upload.upload_id)  # it may expire on the way
+        if upload.blob is not None:
+            raise OperationError("UPLOAD_NOT_FOUND", "this upload is finished")
+        try:
+            draft = await self._draft(upload)
+            await draft.write(data)
+        except BaseException:
+            await upload.give_up()
+            raise
+        return draft.size
+
+    async def _finish(self, upload: _Upload) -> BlobAnswer:
+        self._upload(upload.principal, upload.upload_id)
+        if upload.blob is None:
+            draft = await self._draft(upload)
+            try:
+                await self._active(upload.principal, upload.run_id)
+                size, blob = draft.size, await draft.publish()
+                upload.blob = {"binary_url": blob.url, "sha256": blob.sha256, "size": size}
+                self._keep_finished(upload)
+            finally:
+                await upload.give_up()
+        return upload.blob
+
+    def _keep_finished(self, upload: _Upload) -> None:
+        """Keep what has become of an upload, in case that nobody heard it."""
+        self._finished[upload.upload_id] = self._open.pop(upload.upload_id)
+        while len(self._finished) > MAX_FINISHED:
+            del self._finished[next(iter(self._finished))]
+
+    async def _draft(self, upload: _Upload) -> Draft:
+        if upload.draft is None:
+            run = (await self._active(upload.principal, upload.run_id)).state
+            upload.draft = self._store.new_draft(scope_of(run), limit=upload.size_limit)
+        return upload.draft
+
+    def _upload(self, principal: Principal, upload_id: str) -> _Upload:
+        """Find an upload that is open or was finished, of the same tenant."""
+        upload = self._open.get(upload_id) or self._finished.get(upload_id)
+        if (
+            upload is None
+            or upload.principal.tenant != principal.tenant
+            or upload.expires_at <= self._env.now()
+        ):
+            raise _no_upload(upload_id)
+        return upload
+
+    async def _drop_expired(self) -> None:
+        now = self._env.now()
+        for upload_id, upload in list(self._finished.items()):
+            if upload.expires_at <= now:
+                del self._finished[upload_id]
+        for upload_id, upload in list(self._open.items()):
+            if upload.expires_at <= now and not upload.lock.locked():
+                del self._open[upload_id]
+                await upload.give_up()
+
+    async def _active(self, principal: Principal, run_id: str) -> Folded[Run]:
+        folded = await self._reader.now(principal, run_id)
+        status = folded.state.status
+        if status not in _ACTIVE:
+            raise OperationError("RUN_NOT_RUNNING", f"the run is {status}", status=str(status))
+        return folded
+
+    # Reading
+
+    @operation(
+        "blobs.read",
+        Permission.READ,
+        "RUN_NOT_FOUND",
+        "BLOB_NOT_FOUND",
+        "BLOB_DAMAGED",
+        "INVALID_RANGE",
+    )
+    async def read(self, principal: Principal, request: ReadBlob) -> BlobPiece:
+        """Read a range of a blob, a MiB at most."""
+        folded = await self._reader.now(principal, request.run_id)
+        blob = Blob(scope_of(folded.state), request.sha256)
+        async with self._store.open(blob) as content:
+            return {
+                "data": await content.read(request.start, request.length),
+                "start": request.start,
+                "size": content.size,
+                "sha256": blob.sha256,
+                "cursor": self._log.cursor(folded.mark),
+            }
+
+    @asynccontextmanager
+    async def open(self, principal: Principal, run_id: str, sha256: str) -> AsyncIterator[Reading]:
+        """Open a blob, for a surface that streams it."""
+        folded = await self._reader.now(principal, run_id)
+        async with self._store.open(Blob(scope_of(folded.state), sha256)) as content:
+            yield content
+
+    # Collecting
+
+    @operation("blobs.collect", Permission.OPERATE)
+    async def collect(
+        self,
+        principal: Principal,  # noqa: ARG002 - all of them are looked at
+        request: CollectBlobs,  # noqa: ARG002 - it asks for nothing
+    ) -> CollectionAnswer:
+        """Remove blobs that nothing in the log names and that are older than the grace period."""
+        removed = await self._store.collect(partial(named_by, self._log, self._references))
+        return {
+            "blobs": removed.blobs,
+            "bytes": removed.bytes,
+            "cursor": self._log.cursor(await self._log.head()),
+        }
+
+
+async def _received_again(blob: BlobAnswer, chunks: AsyncIterable[bytes]) -> BlobAnswer:
+    """Give the blob that an upload has become, to somebody who sends the same bytes again."""
+    check, size = sha256(), 0
+    async for chunk in chunks:
+        size += len(chunk)
+        if size > blob["size"]:
+            break
+        check.update(chunk)
+    if size == blob["size"] and check.hexdigest() == blob["sha256"]:
+        return blob
+    raise OperationError("UPLOAD_NOT_FOUND", "this upload is finished, with other bytes")
+
+
+def _no_upload(upload_id: str) -> OperationError:
+    return OperationError("UPLOAD_NOT_FOUND", "no such upload is open", upload_id=upload_id)
