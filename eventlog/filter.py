@@ -1,6 +1,8 @@
 """Filters: which records a follower wants to see."""
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 from perdure.eventlog.record import FieldValue, Record
@@ -32,6 +34,23 @@ class Filter:
         found = record.metadata.fields
         return all(name in found and found[name] in wanted for name, wanted in self.fields.items())
 
+    def __and__(self, other: Filter) -> Filter:
+        """Give the filter that lets pass what passes both."""
+        fields = dict(self.fields)
+        for name, wanted in other.fields.items():
+            fields[name] = fields.get(name, wanted) & wanted
+        return Filter(
+            streams=_both(self.streams, other.streams),
+            scopes=_both(self.scopes, other.scopes),
+            names=_both(self.names, other.names),
+            fields=fields,
+        )
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for filters that let the same pass."""
+        return self.streams, self.scopes, self.names, frozenset(self.fields.items())
+
     @property
     def lets_everything_pass(self) -> bool:
         """Whether nothing is stated."""
@@ -48,6 +67,12 @@ class Filter:
     def only_scope(self) -> str | None:
         """The one scope asked for: its records are found by index."""
         return _only(self.scopes)
+
+
+def _both(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other
 
 
 def _only(names: frozenset[str] | None) -> str | None:

@@ -115,6 +115,14 @@ class Follow:
         self._told_position = mark.position
         self._told_at = self._source.env.monotonic()
 
+    def give_back(self, batch: Batch, count: int) -> Batch:
+        """Keep so many records of the last batch, one at least; the others come again."""
+        records = batch.records[:count]
+        self._mark = records[-1].mark
+        self._told_position = self._mark.position
+        self._told_live = self._told_live and not batch.live
+        return Batch(records, self.cursor, live=False)
+
     async def next_batch(self, limit: int | None = None, *, wait: bool = True) -> Batch:
         """Wait for matching records, for the live edge, or for a heartbeat.
 

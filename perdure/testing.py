@@ -37,10 +37,10 @@ from perdure.eventlog.simulation import Dead, SimEnv, simulate
 from perdure.eventlog.store import Bounds
 from perdure.runtime.blobs.depot import MemoryDepot
 from perdure.runtime.blobs.store import BlobStore
-from perdure.runtime.kernel.node import open_node
 from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.plugin import declared
-from perdure.runtime.runs.index import Directory
+from perdure.runtime.runs.feature import open_run_node
+from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import AnswerRun, CreateRun, ExportRun, GetRun
 from perdure.runtime.secrets.references import SecretSource, variable_of
 from perdure.runtime.secrets.sealed_files import MemorySeals
@@ -149,7 +149,6 @@ async def _live_once(script: _Script, store: _Store, env: SimEnv, life: int) -> 
     """Be one process, until the run has ended or the process dies."""
     store.env = env
     ran: list[Ran] = []
-    directory = Directory(":memory:")
     blobs = BlobStore(env, store.blobs)
     try:
         async with trio.open_nursery() as process:
@@ -158,15 +157,14 @@ async def _live_once(script: _Script, store: _Store, env: SimEnv, life: int) -> 
             secrets = Secrets(env, vault=Vault(env, store.seals), source=script.source)
             async with (
                 open_log(env, store) as log,
-                open_node(
-                    log, {plugin.id: plugin}, directory, blobs=blobs, secrets=secrets
-                ) as node,
+                open_run_node(log, {plugin.id: plugin}, blobs=blobs, secrets=secrets) as node,
                 trio.open_nursery() as nursery,
             ):
-                run_id = await _begin(script, store, node.runs, plugin.id)
-                nursery.start_soon(_answer_questions, script, log, node.runs, run_id)
-                await node.host.end_of(run_id)
-                ran.append(await _result(node.runs, run_id, life))
+                part = runs_of(node)
+                run_id = await _begin(script, store, part.runs, plugin.id)
+                nursery.start_soon(_answer_questions, script, log, part.runs, run_id)
+                await part.host.end_of(run_id)
+                ran.append(await _result(part.runs, run_id, life))
                 nursery.cancel_scope.cancel()
             process.cancel_scope.cancel()
     except* UnansweredQuestion as unanswered:
@@ -174,8 +172,6 @@ async def _live_once(script: _Script, store: _Store, env: SimEnv, life: int) -> 
     except* (Dead, LogClosed):
         if not env.died.is_set():
             raise
-    finally:
-        directory.close()
     return ran[0] if ran and not env.died.is_set() else None
 
 

@@ -19,8 +19,8 @@ from perdure.actors.claim import CLAIM_EVENTS
 from perdure.actors.lineage import LINEAGE_EVENTS
 from perdure.actors.run.events import RUN_EVENTS
 from perdure.runtime.execution.limits import HostLimits
+from perdure.runtime.features import FEATURES
 from perdure.runtime.kernel.errors import ERRORS
-from perdure.runtime.kernel.node import OPERATIONS
 from perdure.runtime.kernel.operations import COMMON_ERRORS, Operation
 from perdure.runtime.runs.answers import EVENT_TYPES
 from perdure.runtime.websocket.asyncapi import document
@@ -78,7 +78,7 @@ def operations() -> str:
         " of epoch seconds or an ISO 8601 time, on every surface ([moments](http.md#moments))."
     )
     lines = ["# Operations", "", _MADE, introduction, ""]
-    for row in OPERATIONS.values():
+    for row in FEATURES.operations.values():
         own = [f"`{code}`" for code in row.errors if code not in COMMON_ERRORS]
         lines += [f"## {row.name}", "", row.summary, ""]
         lines += [
@@ -133,7 +133,7 @@ def events() -> str:
 
 def asyncapi() -> str:
     """Write the document of the WebSocket protocol."""
-    described = document(OPERATIONS.values(), "v1")
+    described = document(FEATURES.operations.values(), "v1")
     return json.dumps(described, indent=2, sort_keys=False) + "\n"
 
 

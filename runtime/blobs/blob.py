@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from perdure.runtime.kernel.errors import ErrorKind, declare_errors
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -21,6 +23,30 @@ _SHA256: Final = r"[0-9a-f]{64}"
 _SCOPE_NAME: Final = re.compile(_SCOPE)
 _URL: Final = re.compile(f"{BLOB_URL}({_SCOPE})/({_SHA256})")
 _MENTION: Final = re.compile(_URL.pattern.encode("ascii"))
+
+
+BLOB_ERRORS: Final = declare_errors(
+    {
+        "BLOB_NOT_FOUND": ErrorKind(
+            404,
+            retriable=False,
+            meaning="there is no such blob",
+            remedy="read the run's exports: `binary_url` ends with the hash",
+        ),
+        "BLOB_DAMAGED": ErrorKind(
+            500,
+            retriable=False,
+            meaning="the disk has changed the blob",
+            remedy="restore it from a backup, or run its run again",
+        ),
+        "QUOTA_EXCEEDED": ErrorKind(
+            507,
+            retriable=False,
+            meaning="there is no room for more blobs",
+            remedy="remove old data or raise the quota",
+        ),
+    }
+)
 
 
 class Blob(NamedTuple):

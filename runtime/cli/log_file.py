@@ -60,14 +60,14 @@ def verify(invocation: Invocation) -> None:
 
     from perdure.eventlog.snapshots import MemorySnapshots
     from perdure.eventlog.verify import verify as verify_log
-    from perdure.runtime.kernel.log_reader import BesideLog, completed
+    from perdure.runtime.kernel.log_reader import ReadableLog, completed
     from perdure.runtime.secrets.sealed_backup import SealReport, verify_seals
     from perdure.runtime.secrets.sealed_files import SealFolder
 
     if not invocation.place.is_backup:
         require_log(invocation)
     with closing(_opened(invocation)) as store:
-        read = BesideLog(store, MemorySnapshots())
+        read = ReadableLog(store, MemorySnapshots())
         report = completed(verify_log(read, progress=_counting(invocation)))
         look = partial(verify_seals, store, SealFolder(invocation.place.path))
         seals = _looked_at(report, look, SealReport())

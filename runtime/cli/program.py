@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import errno
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from perdure.runtime.cli import doctor, log_file, serve
+from perdure.runtime.cli.config import config
+from perdure.runtime.cli.doctor import doctor
+from perdure.runtime.cli.log_file import log
+from perdure.runtime.cli.serve import serve
+from perdure.runtime.features import FEATURES
 from perdure.runtime.kernel.terminal.command import Group, common
 from perdure.runtime.kernel.terminal.invocation import ExitCode, Invocation, Refusal
-from perdure.runtime.runs.commands import answer, lists, run, show, watch
+
+if TYPE_CHECKING:
+    from perdure.runtime.kernel.features import Features
 
 _CONFLICTS: Final = frozenset({403, 409, 503})  # HTTP's words for: not now, not you
 _INTERNAL: Final = 500
@@ -38,6 +44,12 @@ _FILE_REMEDY: Final = (
 
 class _Program(Group):
     """The outermost group: whatever its commands raise ends here."""
+
+    features: Features
+
+    def make_context(self, *args: Any, **more: Any) -> click.Context:
+        """Begin an invocation."""
+        return super().make_context(*args, **{"obj": Invocation(self.features), **more})
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - what the command gives
         """Run a command; tell errors that people can do something about."""
@@ -131,54 +143,36 @@ def refused(error: Any) -> Refusal:  # noqa: ANN401 - an OperationError, importe
         exit_code = ExitCode.UNAVAILABLE
     elif error.kind.status == _INTERNAL:
         exit_code = ExitCode.FAILED
-    remedy = _REMEDIES.get(error.code)
+    remedy = error.kind.command or None
     return Refusal(error.message, code=error.code, exit_code=exit_code, remedy=remedy)
 
 
-_REMEDIES: Final = {
-    "RUN_NOT_FOUND": "`perdure runs` lists what there is.",
-    "PLUGIN_NOT_FOUND": "`perdure plugins` lists what can be run, and what could not be loaded.",
-    "ENTRY_NOT_FOUND": "`perdure plugins` lists what can be run.",
-    "SECRET_REQUIRED": "Pass it again: perdure retry RUN --secret NAME=VALUE.",
-    "INVALID_CURSOR": "Cursors come from --json output of this very log; leave it out to see now.",
-}
+def program(features: Features) -> click.Group:
+    """Give the `perdure` command for some features."""
+
+    @click.group(
+        name="perdure",
+        cls=_Program,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+        examples=[
+            "perdure run demo.count --arg to=100 --arg delay=0.05",
+            "perdure runs --status failed",
+            "perdure show RUN --at 2026-08-01T12:00",
+            "perdure COMMAND --help",
+        ],
+    )
+    @common
+    @click.version_option(package_name="perdure", message="%(prog)s %(version)s")
+    def main() -> None:
+        """Perdure: an event-sourced actor runtime for long-running agent work.
+
+        A RUN is a run's id, or as much of its beginning as fits no other run.
+        """
+
+    main.features = features
+    for command in (*features.commands, config, doctor, log, serve):
+        main.add_command(command)
+    return main
 
 
-@click.group(
-    cls=_Program,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    examples=[
-        "perdure run demo.count --arg to=100 --arg delay=0.05",
-        "perdure runs --status failed",
-        "perdure show RUN --at 2026-08-01T12:00",
-        "perdure COMMAND --help",
-    ],
-)
-@common
-@click.version_option(package_name="perdure", message="%(prog)s %(version)s")
-@click.pass_context
-def main(context: click.Context) -> None:
-    """Perdure: an event-sourced actor runtime for long-running agent work.
-
-    A RUN is a run's id, or as much of its beginning as fits no other run.
-    """
-    context.ensure_object(Invocation)
-
-
-for _command in (
-    run.run,
-    lists.runs,
-    show.show,
-    watch.watch,
-    show.export,
-    show.logs,
-    run.retry,
-    run.cancel,
-    answer.answer,
-    lists.plugins,
-    lists.config,
-    doctor.doctor,
-    log_file.log,
-    serve.serve,
-):
-    main.add_command(_command)
+main: Final = program(FEATURES)

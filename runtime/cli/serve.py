@@ -14,7 +14,6 @@ from perdure.runtime.kernel.terminal.invocation import (
     pass_invocation,
 )
 from perdure.runtime.kernel.terminal.text import pairs
-from perdure.runtime.runs.commands.plugins_loaded import loaded_for
 
 if TYPE_CHECKING:
     from perdure.runtime.server.server import Serving
@@ -58,7 +57,7 @@ def serve(
         "tls_certificate": tls_certificate,
         "tls_key": tls_key,
     }
-    settings = invocation.settings
+    settings = invocation.settings.server
     invocation.place.check()
     if bool(settings.tls_certificate) != bool(settings.tls_key):
         raise Refusal(
@@ -78,7 +77,9 @@ async def _serve(invocation: Invocation) -> None:
     from perdure.runtime.runs.commands.interrupts import Interrupts
     from perdure.runtime.server.server import Server
 
-    server = Server(invocation.settings, loaded_for(invocation))
+    warn = (lambda _: None) if invocation.json else invocation.warn
+    features = invocation.features.prepared(invocation.settings, warn)
+    server = Server(invocation.settings, features)
 
     async def stop() -> None:
         await interrupts.first()
@@ -118,9 +119,11 @@ async def _greet(invocation: Invocation, serving: Serving) -> None:
     """Say what is served, what to open and what to type."""
     from importlib.metadata import version
 
+    from perdure.runtime.runs.settings import RunSettings
     from perdure.runtime.server.server import is_loopback
 
-    settings, log, url = invocation.settings, serving.node.host.log, serving.url
+    demo = invocation.settings.of(RunSettings).demo
+    settings, log, url = invocation.settings.server, serving.node.log, serving.url
     about = {
         "version": version("perdure"),
         "url": url,
@@ -137,7 +140,7 @@ async def _greet(invocation: Invocation, serving: Serving) -> None:
         invocation.say()
         invocation.lines(["  " + line for line in pairs(rows, None)])
         invocation.say()
-        invocation.lines(_what_to_type(url, settings.tls_certificate, demo=settings.demo))
+        invocation.lines(_what_to_type(url, settings.tls_certificate, demo=demo))
     if not is_loopback(settings.host):
         invocation.say(
             "Warning: other machines can reach this, and there is no identity yet: whoever does may"

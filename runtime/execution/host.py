@@ -22,6 +22,7 @@ from perdure.actors.run.commands import Activate, Finish, Recover
 from perdure.actors.run.core import RUN, Run
 from perdure.actors.run.events import RunError
 from perdure.actors.run.history import History
+from perdure.actors.run.kind import RUN_KIND
 from perdure.actors.run.status import Outcome
 from perdure.actors.run.stream import stream_of
 from perdure.actors.run.views import item_number
@@ -33,7 +34,7 @@ from perdure.runtime.execution.limits import ALIVE, HostLimits
 from perdure.runtime.execution.recovery import ends_instead, read_history
 from perdure.runtime.execution.run_ends import Ends
 from perdure.runtime.execution.threads import THREADS, call_in_thread
-from perdure.runtime.kernel.live_actors import Registry
+from perdure.runtime.kernel.live_actors import LiveActors
 from perdure.runtime.plugins.entries import Entries
 from perdure.runtime.process.pool import Pool
 from perdure.runtime.secrets.run_logging import LoggedRun, about_run, logging_of_runs, work_for
@@ -81,8 +82,8 @@ class Host:
         self.secrets = secrets or Secrets(env)
         self.children = Children(self)
         self.name = str(env.new_id())
-        self.runs: Registry[Run, RunCommand, RunEvent] = Registry(
-            RUN, log=log, env=env, idle=self.limits.idle, on_change=self._changed
+        self.runs: LiveActors[Run, RunCommand, RunEvent] = LiveActors(
+            RUN_KIND, log=log, env=env, idle=self.limits.idle, on_change=self._changed
         )
         self.threads = trio.CapacityLimiter(THREADS)  # their own: a commit never waits for them
         self.processes = Pool(env, grace=self.limits.cancel_grace)

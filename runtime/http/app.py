@@ -1,60 +1,76 @@
-"""The application: every row of the table behind one door.
-
-app = create_app(node, settings)                         # the Run protocol
-app = create_app(node, settings, [*ROWS, *events.ROWS])  # and what other modules add
-"""
+"""The application: every route of a node's features, and those that describe them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.routing import Route
+from starlette.routing import Route as Address
 
-from perdure.runtime.http.documents import DESCRIBING
-from perdure.runtime.http.middleware import Door
+from perdure.runtime.http.capabilities import about_routes
+from perdure.runtime.http.documents import DOCUMENTS
+from perdure.runtime.http.event_routes import event_routes
+from perdure.runtime.http.health import HEALTH
+from perdure.runtime.http.middleware import Middleware
 from perdure.runtime.kernel.routes.reply import empty_reply
 from perdure.runtime.kernel.routes.route import Surface
-from perdure.runtime.runs.routes import ROWS
-from perdure.runtime.websocket import SocketLimits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from starlette.types import Receive, Scope, Send
 
+    from perdure.runtime.kernel.features import Features
     from perdure.runtime.kernel.node import Node
-    from perdure.runtime.kernel.routes.route import Handler, Row
+    from perdure.runtime.kernel.routes.reply import Header
+    from perdure.runtime.kernel.routes.route import Handler, Route
     from perdure.runtime.kernel.settings import Settings
+
+
+def routes_of(features: Features, more: Iterable[Route] = ()) -> Sequence[Route]:
+    """Give all that can be served of some features, with what others add."""
+    return (
+        *features.routes,
+        *about_routes(features),
+        *event_routes(features),
+        *HEALTH,
+        *more,
+        *DOCUMENTS,
+    )
 
 
 def create_app(
     node: Node,
     settings: Settings,
-    rows: Iterable[Row] = ROWS,
-    sockets: SocketLimits | None = None,
+    more: Iterable[Route] = (),
+    *,
+    facts: Mapping[str, Any] | None = None,
+    upgrades: Mapping[str, Sequence[Header]] | None = None,
 ) -> Starlette:
-    """Serve a node. Rows whose operation the node does not offer are left out.
+    """Serve a node. Routes whose operation the node does not offer are left out.
 
-    ``sockets`` is what the WebSockets beside it may take.
+    ``more`` are routes of other surfaces and of the server, ``facts`` what those add to the
+    capabilities, ``upgrades`` the addresses of other protocols.
     """
     served = [
-        row for row in (*rows, *DESCRIBING) if row.needs is None or row.needs in node.operations
+        route
+        for route in routes_of(node.features, more)
+        if route.needs is None or route.needs in node.operations
     ]
-    surface = Surface(node=node, settings=settings, sockets=sockets or SocketLimits(), rows=served)
-    app = Starlette(routes=_routes(surface, served))
+    surface = Surface(node=node, settings=settings, routes=served, facts=facts or {})
+    app = Starlette(routes=_addresses(surface, served))
     app.router.redirect_slashes = False
-    app.middleware_stack = Door(app.router, settings.origins)
+    app.middleware_stack = Middleware(app.router, settings.server.origins, upgrades)
     return app
 
 
-def _routes(surface: Surface, rows: Sequence[Row]) -> list[Route]:
+def _addresses(surface: Surface, routes: Sequence[Route]) -> list[Address]:
     handlers: dict[str, dict[str, Handler]] = {}
-    for row in rows:
-        handlers.setdefault(row.path, {})[row.method] = row.make(surface)
-    return [Route(path, _Resource(methods)) for path, methods in handlers.items()]
+    for route in routes:
+        handlers.setdefault(route.path, {})[route.method] = route.make(surface)
+    return [Address(path, _Resource(methods)) for path, methods in handlers.items()]
 
 
 class _Resource:

@@ -1,31 +1,31 @@
-"""The rows that describe all rows: the OpenAPI document, and the page made from it."""
+"""The routes that describe all routes: the OpenAPI document, and the page made from it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from perdure.runtime.http.capabilities import always, release
 from perdure.runtime.http.openapi import document
 from perdure.runtime.http.page import HTML, page, policy
 from perdure.runtime.kernel.operations import COMMON_ERRORS
+from perdure.runtime.kernel.release import release
+from perdure.runtime.kernel.routes.constant import always
 from perdure.runtime.kernel.routes.reply import empty_reply, json_reply, text_reply
-from perdure.runtime.kernel.routes.route import Row
-from perdure.runtime.websocket import asyncapi
+from perdure.runtime.kernel.routes.route import Route
 
 if TYPE_CHECKING:
     from perdure.runtime.kernel.routes.route import Handler, Surface
 
 
+def _document(surface: Surface) -> dict[str, Any]:
+    return document(surface.routes, surface.node.features, release()["version"])
+
+
 def _openapi(surface: Surface) -> Handler:
-    return always(json_reply(document(surface.rows, release()["version"])))
-
-
-def _asyncapi(surface: Surface) -> Handler:
-    return always(json_reply(asyncapi.document(surface.node.operations, release()["version"])))
+    return always(json_reply(_document(surface)))
 
 
 def _docs(surface: Surface) -> Handler:
-    text = page(document(surface.rows, release()["version"]))
+    text = page(_document(surface))
     return always(text_reply(text, HTML, (b"content-security-policy", policy().encode())))
 
 
@@ -33,8 +33,8 @@ def _front(_surface: Surface) -> Handler:
     return always(empty_reply(303, (b"location", b"/docs")))
 
 
-DESCRIBING: Final = (
-    Row(
+DOCUMENTS: Final = (
+    Route(
         method="GET",
         path="/",
         name="http.front",
@@ -45,7 +45,7 @@ DESCRIBING: Final = (
         headers={"Location": "Where it is."},
         errors=COMMON_ERRORS,
     ),
-    Row(
+    Route(
         method="GET",
         path="/openapi.json",
         name="http.openapi",
@@ -55,17 +55,7 @@ DESCRIBING: Final = (
         response=dict[str, Any],
         errors=COMMON_ERRORS,
     ),
-    Row(
-        method="GET",
-        path="/asyncapi.json",
-        name="http.asyncapi",
-        summary="Describe what is said over WebSocket at /ws, for programs (AsyncAPI 3).",
-        make=_asyncapi,
-        tag="about",
-        response=dict[str, Any],
-        errors=COMMON_ERRORS,
-    ),
-    Row(
+    Route(
         method="GET",
         path="/docs",
         name="http.docs",

@@ -9,27 +9,32 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Final, get_args
 
+import msgspec
 import trio
 
 from perdure.runtime.http.event_stream import EVENT_STREAM, EventStream
+from perdure.runtime.kernel.channels.service import FOLLOW
 from perdure.runtime.kernel.errors import OperationError
-from perdure.runtime.kernel.node import OPERATIONS
 from perdure.runtime.kernel.principal import principal_of
+from perdure.runtime.kernel.requests import After, Request
 from perdure.runtime.kernel.routes.arguments import path_args, queried, query_args
 from perdure.runtime.kernel.routes.reply import empty_reply
-from perdure.runtime.kernel.routes.route import Row
-from perdure.runtime.runs.requests import After, Name, Request, RunStatus
+from perdure.runtime.kernel.routes.route import Route
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
 
     from starlette.requests import Request as HttpRequest
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from perdure.runtime.kernel.channels.subscription import Delivery, Following
+    from perdure.runtime.kernel.channels import Delivery, Subscription
+    from perdure.runtime.kernel.channels.channel import Channel, EventRoute
+    from perdure.runtime.kernel.features import Features
     from perdure.runtime.kernel.node import Node
+    from perdure.runtime.kernel.operations import Operation
     from perdure.runtime.kernel.routes.route import Handler, Surface
 
 HEARTBEAT: Final = 15.0  # seconds; shorter than the idle time-outs of common proxies
@@ -41,35 +46,19 @@ _HEADERS: Final = (
     (b"x-accel-buffering", b"no"),  # or nginx holds events back
     (b"x-content-type-options", b"nosniff"),
 )
-_OVER: Final = "The run has ended before the place of Last-Event-ID: there is nothing to come."
+_OVER: Final = "What is followed has ended before the place of Last-Event-ID: nothing is to come."
 _log = logging.getLogger("perdure.http")
-
-
-class FollowEvents(Request):
-    """Follow a channel from a cursor on; all that is stated must match."""
-
-    after: After | None = None
-    run_id: Name | None = None
-    task_id: Name | None = None
-    plugin_id: Name | None = None
-    entry_id: Name | None = None
-    status: list[RunStatus] | None = None
-
-
-class FollowRun(Request):
-    """Follow one run from a cursor on."""
-
-    run_id: Name
-    after: After | None = None
 
 
 class EventReply:
     """The answer to a follower: a stream that lasts until one of the two has had enough."""
 
-    def __init__(self, node: Node, following: Following, first: Delivery | None = None) -> None:
+    def __init__(
+        self, node: Node, subscription: Subscription, first: Delivery | None = None
+    ) -> None:
         """Send what is followed; ``first`` was pulled already."""
         self._node = node
-        self._following = following
+        self._subscription = subscription
         self._first = first
         self._pulling = trio.CancelScope()
 
@@ -106,13 +95,13 @@ class EventReply:
             if self._node.leaving.is_set():
                 return stream.bye()
             try:
-                delivery = self._first or await self._following.next_delivery()
+                delivery = self._first or await self._subscription.next_delivery()
             except OperationError as error:
                 if error.code == "INTERNAL":
                     _log.exception("a follower cannot go on")
                 return stream.bye(error)
             self._first = None
-            return stream.deliver(delivery, self._following.cursors(delivery))
+            return stream.deliver(delivery, self._subscription.cursors(delivery))
         return stream.bye() if self._node.leaving.is_set() else stream.beat()
 
     async def _until_leaving(self) -> None:
@@ -132,34 +121,64 @@ def _body(data: bytes, *, more: bool = True) -> Message:
     return {"type": "http.response.body", "body": data, "more_body": more}
 
 
-# Rows
+# Routes
 
 
-def _following(
-    path: str, name: str, channel: str, summary: str, request: type[Request] = FollowEvents
-) -> Row:
-    asked = OPERATIONS["log.follow"]
-    row = Row(
+def event_routes(features: Features) -> Sequence[Route]:
+    """Give the addresses at which channels are followed."""
+    follow = features.operations[FOLLOW]
+    return [
+        _event_route(channel, each, follow)
+        for channel in features.channels.values()
+        for each in channel.routes
+    ]
+
+
+def _event_route(channel: Channel, where: EventRoute, follow: Operation) -> Route:
+    route = Route(
         method="GET",
-        path=path,
-        name=name,
-        summary=summary,
-        make=lambda surface: _handler(surface, row, channel),
+        path=where.path,
+        name=where.name,
+        summary=where.summary,
+        make=lambda surface: _handler(surface, route, channel.name),
         tag="events",
-        request=request,
+        request=_request(channel, where),
         statuses={200: "Events, from the cursor on.", 204: _OVER},
-        errors=asked.errors,
+        errors=follow.errors,
         gives=EVENT_STREAM,
         reads={"Last-Event-ID": "a cursor, in the place of `after`; browsers send it themselves"},
-        needs=asked.name,
+        needs=follow.name,
+        permission=follow.permission,
     )
-    return row
+    return route
 
 
-def _handler(surface: Surface, row: Row, channel: str) -> Handler:
+def _request(channel: Channel, where: EventRoute) -> type[Request]:
+    """Give what can be stated at an address: what its path names, or all filters of its channel."""
+    filters = {each.name: each for each in msgspec.structs.fields(channel.filters)}
+    named = [name for name in filters if f"{{{name}}}" in where.path]
+    stated = [(name, filters[name].type, None) for name in filters if not named]
+    required = [(name, _without_none(filters[name].type)) for name in named]
+    made: type[Any] = msgspec.defstruct(
+        "FollowEvents",
+        [*required, ("after", After | None, None), *stated],
+        bases=(Request,),
+        kw_only=True,
+        forbid_unknown_fields=True,
+    )
+    return made
+
+
+def _without_none(kind: Any) -> Any:  # noqa: ANN401 - a type
+    """Give the type of a filter that is always stated."""
+    (first,) = [each for each in get_args(kind) if each is not NoneType]
+    return first
+
+
+def _handler(surface: Surface, route: Route, channel: str) -> Handler:
     node = surface.node
-    assert row.request is not None  # noqa: S101 - all of these have one
-    fields = queried(row.request, row.taken_from("query"))
+    assert route.request is not None  # noqa: S101 - all of these have one
+    fields = queried(route.request, route.taken_from("query"))
 
     async def follow(request: HttpRequest) -> ASGIApp:
         args: dict[str, Any] = {
@@ -170,37 +189,12 @@ def _handler(surface: Surface, row: Row, channel: str) -> Handler:
         comes_back = request.headers.get(_HEADER) or None
         if comes_back is not None:
             args["after"] = comes_back
-        following = await node.operations.call(principal_of(request), "log.follow", args)
-        if comes_back is None or "run_id" not in args:
-            return EventReply(node, following)
-        first = await following.next_delivery()
-        if first.end and not first.shown:
+        subscription = await node.operations.call(principal_of(request), FOLLOW, args)
+        if comes_back is None or subscription.ends_with is None:
+            return EventReply(node, subscription)
+        first = await subscription.next_delivery()
+        if first.end and not first.events:
             return empty_reply(204)
-        return EventReply(node, following, first)
+        return EventReply(node, subscription, first)
 
     return follow
-
-
-def _described() -> Iterator[Row]:
-    yield _following(
-        "/events/runs", "events.runs", "runs", "Follow changes of runs, as server-sent events."
-    )
-    yield _following(
-        "/events/export",
-        "events.export",
-        "export",
-        "Follow what runs put out, as server-sent events.",
-    )
-    yield _following(
-        "/events/log", "events.log", "log", "Follow the log itself, as server-sent events."
-    )
-    yield _following(
-        "/runs/{run_id}/events",
-        "events.run",
-        "run",
-        "Follow one run, its changes and what it puts out, until its end.",
-        FollowRun,
-    )
-
-
-ROWS: Final = tuple(_described())

@@ -45,11 +45,11 @@ class EventStream:
     def deliver(self, delivery: Delivery, cursors: Sequence[str | None]) -> bytes:
         """Send events, each with the cursor that leads on from it; then the end, if it is one."""
         parts: list[bytes] = []
-        for shown, cursor in zip(delivery.shown, cursors, strict=True):
-            parts.append(b"event: %b\n" % shown.kind.encode())
+        for event, cursor in zip(delivery.events, cursors, strict=True):
+            parts.append(b"event: %b\n" % event.kind.encode())
             if cursor is not None:
                 parts.append(self._moved(cursor))
-            parts.append(b"data: %b\n\n" % shown.json)
+            parts.append(b"data: %b\n\n" % event.json)
         if delivery.end:
             self.closed = True
             told = {"cursor": delivery.cursor}

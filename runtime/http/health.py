@@ -9,7 +9,7 @@ from perdure.runtime.kernel.errors import translated
 from perdure.runtime.kernel.operations import COMMON_ERRORS
 from perdure.runtime.kernel.routes.arguments import refuse_query
 from perdure.runtime.kernel.routes.reply import Reply, json_reply
-from perdure.runtime.kernel.routes.route import Row
+from perdure.runtime.kernel.routes.route import Route
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -45,12 +45,12 @@ class Shown(Protocol):
 def readiness(node: Node) -> Readiness:
     """Say whether a node takes work."""
     try:
-        node.host.log.raise_if_closed()
+        node.log.raise_if_closed()
     except LogClosed:
         return {"ready": False, "why": "the log is closed"}
-    if (stalled := node.host.log.writer.stalled) is not None:
+    if (stalled := node.log.writer.stalled) is not None:
         return {"ready": False, "why": translated(stalled).message}
-    if node.host.closing:
+    if node.closing.is_set():
         return {"ready": False, "why": "going down: no new work is taken"}
     return {"ready": True, "why": None}
 
@@ -76,7 +76,7 @@ def _ready(surface: Surface) -> Handler:
     return ready
 
 
-HEALTHZ: Final = Row(
+HEALTHZ: Final = Route(
     method="GET",
     path="/healthz",
     name="http.healthz",
@@ -87,7 +87,7 @@ HEALTHZ: Final = Row(
     errors=COMMON_ERRORS,
     answer={"status": "ok"},
 )
-READYZ: Final = Row(
+READYZ: Final = Route(
     method="GET",
     path="/readyz",
     name="http.readyz",
@@ -99,10 +99,10 @@ READYZ: Final = Row(
     errors=tuple(code for code in COMMON_ERRORS if code not in {"OVERLOADED", "UNAVAILABLE"}),
     answer={"ready": True, "why": None},
 )
-ROWS: Final = (HEALTHZ, READYZ)
+HEALTH: Final = (HEALTHZ, READYZ)
 
 
-def metrics_row(metrics: Shown) -> Row:
+def metrics_route(metrics: Shown) -> Route:
     """Give the row that shows figures."""
 
     async def scrape(request: Request) -> ASGIApp:
@@ -110,7 +110,7 @@ def metrics_row(metrics: Shown) -> Row:
         kind = (b"content-type", METRICS_TYPE.encode())
         return Reply(200, await metrics.shown(), (kind, (b"cache-control", b"no-store")))
 
-    return Row(
+    return Route(
         method="GET",
         path="/metrics",
         name="http.metrics",

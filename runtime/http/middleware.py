@@ -1,4 +1,4 @@
-"""The door: what every request passes, and nothing else does.
+"""The middleware: what every request passes.
 
 It turns whatever goes wrong into an error of the one table, answers the preflights of web pages
 that may ask, and leaves the body out where only the head was asked for. It stands in the place of
@@ -16,11 +16,9 @@ from starlette.requests import ClientDisconnect
 
 from perdure.runtime.kernel.errors import OperationError, translated
 from perdure.runtime.kernel.routes.reply import Header, empty_reply, error_reply
-from perdure.runtime.websocket.sockets import PATH as SOCKETS
-from perdure.runtime.websocket.sockets import UPGRADE_TO
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Collection
+    from collections.abc import Awaitable, Collection, Mapping, Sequence
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -33,12 +31,21 @@ _NOT_ALLOWED: Final = 405
 _log = logging.getLogger("perdure.http")
 
 
-class Door:
+class Middleware:
     """An ASGI application around another."""
 
-    def __init__(self, inside: ASGIApp, origins: Collection[str] = ()) -> None:
-        """Let the pages of some origins ask, besides our own."""
+    def __init__(
+        self,
+        inside: ASGIApp,
+        origins: Collection[str] = (),
+        upgrades: Mapping[str, Sequence[Header]] | None = None,
+    ) -> None:
+        """Let the pages of some origins ask, besides our own.
+
+        ``upgrades`` are addresses for other protocols, with the headers that say so.
+        """
         self._inside = inside
+        self._upgrades = upgrades or {}
         self._origins = frozenset(origin.lower().rstrip("/") for origin in origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -64,8 +71,25 @@ class Door:
         except Exception as error:
             if out.has_begun:
                 raise  # the connection is cut, so that nobody takes a part for the whole
-            told, headers = _told(scope, error)
+            told, headers = self._told(scope, error)
             await error_reply(told, *headers)(scope, receive, out)
+
+    def _told(self, scope: Scope, error: Exception) -> tuple[OperationError, Sequence[Header]]:
+        """Give what is said of an error, and the headers that belong to it."""
+        if isinstance(error, HTTPException) and error.status_code == _NOT_ALLOWED:
+            allowed = dict(error.headers or {}).get("Allow", "")
+            message = f"{scope['method']} is not for this address"
+            told = OperationError("METHOD_NOT_ALLOWED", message, allow=allowed.split(", "))
+            return told, [(b"allow", allowed.encode())]
+        if isinstance(error, HTTPException) and scope["path"] in self._upgrades:
+            told = OperationError("UPGRADE_REQUIRED", "this address is for WebSocket clients")
+            return told, self._upgrades[scope["path"]]
+        if isinstance(error, HTTPException) and error.status_code == _NOT_FOUND:
+            return OperationError("NOT_FOUND", "there is nothing at this address"), []
+        told = translated(error)
+        if told.code == "INTERNAL" and told is not error:
+            _log.error("a request failed", exc_info=error)
+        return told, []
 
 
 class _Out:
@@ -104,21 +128,3 @@ def _preflight() -> Any:  # noqa: ANN401 - an ASGI application
         (b"access-control-allow-headers", _MAY_SEND),
         (b"access-control-max-age", _PREFLIGHT_AGE),
     )
-
-
-def _told(scope: Scope, error: Exception) -> tuple[OperationError, list[Header]]:
-    """Give what is said of an error, and the headers that belong to it."""
-    if isinstance(error, HTTPException) and error.status_code == _NOT_ALLOWED:
-        allowed = dict(error.headers or {}).get("Allow", "")
-        message = f"{scope['method']} is not for this address"
-        told = OperationError("METHOD_NOT_ALLOWED", message, allow=allowed.split(", "))
-        return told, [(b"allow", allowed.encode())]
-    if isinstance(error, HTTPException) and scope["path"] == SOCKETS:
-        told = OperationError("UPGRADE_REQUIRED", "this address is for WebSocket clients")
-        return told, [*UPGRADE_TO]
-    if isinstance(error, HTTPException) and error.status_code == _NOT_FOUND:
-        return OperationError("NOT_FOUND", "there is nothing at this address"), []
-    told = translated(error)
-    if told.code == "INTERNAL" and told is not error:
-        _log.error("a request failed", exc_info=error)
-    return told, []

@@ -6,24 +6,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from perdure.runtime.kernel.errors import ERRORS
-from perdure.runtime.kernel.node import OPERATIONS
 from perdure.runtime.kernel.routes.reply import ErrorBody
 from perdure.runtime.kernel.strict_json import JSON
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from perdure.runtime.kernel.routes.route import Row
+    from perdure.runtime.kernel.errors import ErrorKind
+    from perdure.runtime.kernel.features import Features
+    from perdure.runtime.kernel.routes.route import Route
 
 Json = dict[str, Any]
 
-TAGS: Final = {
-    "runs": "Start work, see how it stands, end it, do it again.",
-    "blobs": "Bytes of any size: into a run that is running, and out of it.",
-    "plugins": "What can be run.",
-    "about": "What answers here.",
-}
+ABOUT_TAG: Final = {"about": "What answers here."}
 ABOUT: Final = (
     "Runs over HTTP. Every answer carries the `cursor` at which it is true; following from there"
     " misses nothing. Errors are `{error: {code, message, details}}`."
@@ -32,17 +27,19 @@ _REFERENCE: Final = "#/components/schemas/{name}"
 _ERROR: Final[Json] = {"$ref": _REFERENCE.format(name=ErrorBody.__name__)}
 
 
-def document(rows: Sequence[Row], version: str) -> Json:
+def document(rows: Sequence[Route], features: Features, version: str) -> Json:
     """Describe what is served."""
     schemas, components = _schemas(rows)
     paths: Json = {}
     for row in rows:
-        paths.setdefault(row.path, {})[row.method.lower()] = _operation(row, schemas, components)
+        described = _operation(row, features.errors, schemas, components)
+        paths.setdefault(row.path, {})[row.method.lower()] = described
     for row in rows:
         if row.request is not None and not row.taken_from("body"):
             components.pop(row.request.__name__, None)
     used = {row.tag for row in rows}
-    tags = {**TAGS, **dict.fromkeys(sorted(used - TAGS.keys()), "")}
+    known = {**features.tags, **ABOUT_TAG}
+    tags = {**known, **dict.fromkeys(sorted(used - known.keys()), "")}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -61,7 +58,7 @@ def document(rows: Sequence[Row], version: str) -> Json:
     }
 
 
-def _schemas(rows: Iterable[Row]) -> tuple[dict[Any, Json], Json]:
+def _schemas(rows: Iterable[Route]) -> tuple[dict[Any, Json], Json]:
     types: list[Any] = [ErrorBody]
     for row in rows:
         types += [each for each in (row.request, row.response) if each is not None]
@@ -70,7 +67,9 @@ def _schemas(rows: Iterable[Row]) -> tuple[dict[Any, Json], Json]:
     return dict(zip(types, made, strict=True)), components
 
 
-def _operation(row: Row, schemas: dict[Any, Json], components: Json) -> Json:
+def _operation(
+    row: Route, errors: Mapping[str, ErrorKind], schemas: dict[Any, Json], components: Json
+) -> Json:
     described: Json = {
         "operationId": row.name.replace(".", "_"),
         "summary": row.summary,
@@ -84,19 +83,17 @@ def _operation(row: Row, schemas: dict[Any, Json], components: Json) -> Json:
         described["requestBody"] = _body(row, schemas, components)
     elif row.takes is not None:
         described["requestBody"] = {"required": True, "content": {row.takes: {"schema": {}}}}
-    described["responses"] = {**_successes(row, schemas), **_errors(row)}
+    described["responses"] = {**_successes(row, schemas), **_errors(row, errors)}
     return described
 
 
-def _description(row: Row) -> str:
+def _description(row: Route) -> str:
     if row.needs is None:
         return f"`{row.name}`, a part of this surface alone."
-    return (
-        f"The operation `{row.needs}`; needs the permission `{OPERATIONS[row.needs].permission}`."
-    )
+    return f"The operation `{row.needs}`; needs the permission `{row.permission}`."
 
 
-def _parameters(row: Row, components: Json) -> Iterable[Json]:
+def _parameters(row: Route, components: Json) -> Iterable[Json]:
     if row.request is None:
         return
     component = components[row.request.__name__]
@@ -123,12 +120,12 @@ def _without_null(schema: Json) -> Json:
     return schema
 
 
-def _headers_read(row: Row) -> Iterable[Json]:
+def _headers_read(row: Route) -> Iterable[Json]:
     for name, meaning in row.reads.items():
         yield {"name": name, "in": "header", "schema": {"type": "string"}, "description": meaning}
 
 
-def _body(row: Row, schemas: dict[Any, Json], components: Json) -> Json:
+def _body(row: Route, schemas: dict[Any, Json], components: Json) -> Json:
     assert row.request is not None  # noqa: S101 - its arguments come from the body
     name = row.request.__name__
     whole = components[name]
@@ -145,7 +142,7 @@ def _body(row: Row, schemas: dict[Any, Json], components: Json) -> Json:
     return {"required": not row.body_is_optional, "content": {JSON: content}}
 
 
-def _successes(row: Row, schemas: dict[Any, Json]) -> Json:
+def _successes(row: Route, schemas: dict[Any, Json]) -> Json:
     responses: Json = {}
     for status, meaning in row.statuses.items():
         described: Json = {"description": meaning}
@@ -166,21 +163,21 @@ def _successes(row: Row, schemas: dict[Any, Json]) -> Json:
 _WITHOUT_CONTENT: Final = frozenset({204, 303, 304})
 
 
-def _errors(row: Row) -> Json:
-    """Group the errors of a row by their status."""
+def _errors(row: Route, errors: Mapping[str, ErrorKind]) -> Json:
+    """Group the errors of a route by their status."""
     by_status: dict[int, list[str]] = {}
     for code in dict.fromkeys(row.errors):
-        by_status.setdefault(ERRORS[code].status, []).append(code)
-    return {str(status): _refusal(codes) for status, codes in sorted(by_status.items())}
+        by_status.setdefault(errors[code].status, []).append(code)
+    return {str(status): _refusal(codes, errors) for status, codes in sorted(by_status.items())}
 
 
-def _refusal(codes: list[str]) -> Json:
+def _refusal(codes: list[str], errors: Mapping[str, ErrorKind]) -> Json:
     code = {"error": {"type": "object", "properties": {"code": {"enum": codes}}}}
-    first = ERRORS[codes[0]]
+    first = errors[codes[0]]
     message = f"{first.meaning}; {first.remedy}" if first.remedy else first.meaning
     example = {"error": {"code": codes[0], "message": message, "details": None}}
     return {
-        "description": "; ".join(f"`{each}`: {ERRORS[each].meaning}" for each in codes),
+        "description": "; ".join(f"`{each}`: {errors[each].meaning}" for each in codes),
         "content": {
             JSON: {
                 "schema": {"allOf": [_ERROR, {"type": "object", "properties": code}]},

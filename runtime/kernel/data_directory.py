@@ -33,17 +33,16 @@ class DataDir:
     @classmethod
     def of(cls, settings: Settings) -> DataDir:
         """Give the directory that the settings name."""
-        return cls(Path(settings.data_dir))
+        return cls(Path(settings.server.data_dir))
 
     @property
     def log(self) -> Path:
         """The log itself."""
         return (self.path / "log.db").resolve()
 
-    @property
-    def directory(self) -> Path:
-        """The directory of runs."""
-        return self.path / "runs.db"
+    def listing(self, name: str) -> Path:
+        """Give the file of a listing."""
+        return self.path / f"{name}.db"
 
     @property
     def snapshots(self) -> Path:

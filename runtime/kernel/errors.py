@@ -1,17 +1,16 @@
-"""One table of errors for every surface: a code, whose fault it is, and what HTTP says to it."""
+"""One table of errors for every surface: a code, whose fault it is, and what HTTP says to it.
+
+The kernel's own codes are here. Services and features declare theirs when they are imported.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Final, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict
 
 from perdure.actors.errors import (
-    AnsweredOtherwise,
     Invalid,
-    NoSuchActor,
-    NoSuchQuestion,
-    NotNow,
     TooLarge,
 )
 from perdure.eventlog.errors import (
@@ -26,6 +25,9 @@ from perdure.eventlog.errors import (
     Unavailable,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 
 @dataclass(frozen=True, slots=True)
 class ErrorKind:
@@ -35,6 +37,7 @@ class ErrorKind:
     retriable: bool
     meaning: str
     remedy: str = ""  # what to do next
+    command: str = ""  # what to do next at a terminal
 
     @property
     def retry_after(self) -> int | None:
@@ -42,7 +45,7 @@ class ErrorKind:
         return 1 if self.status == HTTPStatus.SERVICE_UNAVAILABLE else None
 
 
-ERRORS: Final = {
+KERNEL_ERRORS: Final[Mapping[str, ErrorKind]] = {
     "VALIDATION_ERROR": ErrorKind(422, retriable=False, meaning="the request makes no sense"),
     "PAYLOAD_TOO_LARGE": ErrorKind(
         413,
@@ -72,40 +75,7 @@ ERRORS: Final = {
         retriable=False,
         meaning="the cursor is not a place here",
         remedy="begin again without one, or with a cursor from an answer of this log",
-    ),
-    "PLUGIN_NOT_FOUND": ErrorKind(
-        404,
-        retriable=False,
-        meaning="no such plugin is loaded",
-        remedy="list the plugins to see what can be run",
-    ),
-    "ENTRY_NOT_FOUND": ErrorKind(404, retriable=False, meaning="the plugin has no such entry"),
-    "RUN_NOT_FOUND": ErrorKind(
-        404, retriable=False, meaning="there is no such run", remedy="list the runs to find its id"
-    ),
-    "QUESTION_NOT_FOUND": ErrorKind(
-        404,
-        retriable=False,
-        meaning="the run asks no such question",
-        remedy="read `runs.questions`: it has those that are open",
-    ),
-    "UPLOAD_NOT_FOUND": ErrorKind(
-        404,
-        retriable=False,
-        meaning="no such upload is open",
-        remedy="open a new upload for the run",
-    ),
-    "BLOB_NOT_FOUND": ErrorKind(
-        404,
-        retriable=False,
-        meaning="there is no such blob",
-        remedy="read the run's exports: `binary_url` ends with the hash",
-    ),
-    "BLOB_DAMAGED": ErrorKind(
-        500,
-        retriable=False,
-        meaning="the disk has changed the blob",
-        remedy="restore it from a backup, or run its run again",
+        command="Cursors come from --json output of this very log; leave it out to see now.",
     ),
     "INVALID_RANGE": ErrorKind(
         416,
@@ -131,35 +101,13 @@ ERRORS: Final = {
         meaning="this address is for WebSocket clients",
         remedy="connect with one; GET /asyncapi.json says what it can say",
     ),
-    "QUOTA_EXCEEDED": ErrorKind(
-        507,
-        retriable=False,
-        meaning="there is no room for more blobs",
-        remedy="remove old data or raise the quota",
-    ),
-    "RUN_NOT_TERMINAL": ErrorKind(409, retriable=False, meaning="the run has not ended yet"),
-    "RUN_NOT_RUNNING": ErrorKind(
-        409,
-        retriable=False,
-        meaning="the run is not running",
-        remedy="read the run to see how it stands",
-    ),
     "IDEMPOTENCY_CONFLICT": ErrorKind(
         409,
         retriable=False,
         meaning="the key stands for another request",
         remedy="use a new key for a new request",
     ),
-    "SECRET_REQUIRED": ErrorKind(
-        409, retriable=False, meaning="a secret is not there any more; pass it again"
-    ),
     "CONFLICT": ErrorKind(409, retriable=True, meaning="somebody else was faster; try again"),
-    "ALREADY_ANSWERED": ErrorKind(
-        409,
-        retriable=False,
-        meaning="the question has another answer already",
-        remedy="read the run to go on",
-    ),
     "PERMISSION_DENIED": ErrorKind(
         403, retriable=False, meaning="not yours to ask for", remedy="ask somebody who may"
     ),
@@ -180,6 +128,7 @@ ERRORS: Final = {
         remedy="try again; if it stays, read the server's log",
     ),
 }
+ERRORS: Final = dict(KERNEL_ERRORS)  # and those that were declared
 
 
 class ErrorDetail(TypedDict):
@@ -216,41 +165,62 @@ class OperationError(Exception):
         return {"code": self.code, "message": self.advice, "details": self.details}
 
 
-class _Row(NamedTuple):
+class Translation(NamedTuple):
     """What callers are told of an error from below; ``details`` are names of its attributes."""
 
     error: type[Exception]
     code: str
     details: tuple[str, ...] = ()
     message: str | None = None  # its own, unless stated
+    streams: str = ""  # of an error about a stream: what the stream's name begins with
+
+    def fits(self, error: Exception) -> bool:
+        """Tell whether this is about an error."""
+        if not isinstance(error, self.error):
+            return False
+        return not self.streams or str(error).startswith(self.streams)
 
 
-# The first row that fits counts.
-_FROM_BELOW: Final = (
-    _Row(TooLarge, "PAYLOAD_TOO_LARGE", ("size", "limit")),
-    _Row(RecordTooLarge, "PAYLOAD_TOO_LARGE", ("size", "limit")),
-    _Row(Invalid, "VALIDATION_ERROR"),
-    _Row(NotNow, "RUN_NOT_RUNNING", ("status",)),
-    _Row(NoSuchQuestion, "QUESTION_NOT_FOUND", ("question_id",)),
-    _Row(AnsweredOtherwise, "ALREADY_ANSWERED", ("question_id",)),
-    _Row(NoSuchActor, "RUN_NOT_FOUND", (), "there is no such run"),
-    _Row(InvalidCursor, "INVALID_CURSOR", ("reason",)),
-    _Row(CodecError, "VALIDATION_ERROR"),
-    _Row(DiskFull, "OVERLOADED", (), "the disk is full; make room there, then try again"),
-    _Row(Unavailable, "OVERLOADED"),
-    _Row(StoreDamaged, "LOG_DAMAGED", (), "the file of the log is damaged"),
-    _Row(Conflict, "CONFLICT"),
-    _Row(OutcomeUnknown, "UNAVAILABLE", (), "whether it was done is not known; look again"),
-    _Row(LogClosed, "UNAVAILABLE", (), "this process is going down; ask again soon"),
-)
+# The first that fits counts.
+_TRANSLATIONS: Final = [
+    Translation(TooLarge, "PAYLOAD_TOO_LARGE", ("size", "limit")),
+    Translation(RecordTooLarge, "PAYLOAD_TOO_LARGE", ("size", "limit")),
+    Translation(Invalid, "VALIDATION_ERROR"),
+    Translation(InvalidCursor, "INVALID_CURSOR", ("reason",)),
+    Translation(CodecError, "VALIDATION_ERROR"),
+    Translation(DiskFull, "OVERLOADED", (), "the disk is full; make room there, then try again"),
+    Translation(Unavailable, "OVERLOADED"),
+    Translation(StoreDamaged, "LOG_DAMAGED", (), "the file of the log is damaged"),
+    Translation(Conflict, "CONFLICT"),
+    Translation(OutcomeUnknown, "UNAVAILABLE", (), "whether it was done is not known; look again"),
+    Translation(LogClosed, "UNAVAILABLE", (), "this process is going down; ask again soon"),
+]
+
+
+def declare_errors(
+    errors: Mapping[str, ErrorKind], *translations: Translation
+) -> Mapping[str, ErrorKind]:
+    """Add codes to the table, and what callers are told of errors from below; give the codes.
+
+    A code means the same everywhere: declaring it with another meaning is refused.
+    """
+    for code, kind in errors.items():
+        if ERRORS.setdefault(code, kind) != kind:
+            raise ValueError(f"{code} is declared already, and means something else")
+    for each in translations:
+        if each.code not in ERRORS:
+            raise ValueError(f"{each.code} is not declared")
+        if each not in _TRANSLATIONS:
+            _TRANSLATIONS.append(each)
+    return errors
 
 
 def translated(error: Exception) -> OperationError:
     """Give the error of the table for an error from below."""
     if isinstance(error, OperationError):
         return error
-    for row in _FROM_BELOW:
-        if isinstance(error, row.error):
-            details = {name: getattr(error, name) for name in row.details}
-            return OperationError(row.code, row.message or str(error), **details)
+    for each in _TRANSLATIONS:
+        if each.fits(error):
+            details = {name: getattr(error, name) for name in each.details}
+            return OperationError(each.code, each.message or str(error), **details)
     return OperationError("INTERNAL", "something went wrong here; it was logged")

@@ -15,13 +15,12 @@ import trio
 from perdure.actors.errors import NoSuchActor
 from perdure.actors.mailbox import Actor
 from perdure.eventlog.errors import LogClosed, Overloaded
-from perdure.runtime.secrets.run_logging import about_run, run_of_stream
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from perdure.actors.decider import Decider
     from perdure.actors.folded import Folded
+    from perdure.actors.kind import Kind
     from perdure.eventlog.append import StreamWrite
     from perdure.eventlog.env import Env
     from perdure.eventlog.log import EventLog
@@ -35,12 +34,12 @@ IDLE: Final = 60.0  # seconds without mail after which an actor is let go
 _log = logging.getLogger("perdure.actors")
 
 
-class Registry(Generic[State, Command, Event]):
+class LiveActors(Generic[State, Command, Event]):
     """All live actors of one kind."""
 
     def __init__(
         self,
-        decider: Decider[State, Command, Event],
+        kind: Kind[State, Command, Event],
         *,
         log: EventLog,
         env: Env,
@@ -48,7 +47,7 @@ class Registry(Generic[State, Command, Event]):
         on_change: Callable[[Folded[State]], None] = lambda _: None,
     ) -> None:
         """Nothing lives before ``run``. ``on_change`` hears of every append of every actor."""
-        self._decider = decider
+        self._kind = kind
         self._log = log
         self._env = env
         self._idle = idle
@@ -140,7 +139,7 @@ class Registry(Generic[State, Command, Event]):
         self, stream: str, folded: Folded[State] | None = None
     ) -> Actor[State, Command, Event]:
         actor = self._live[stream] = Actor(
-            self._decider,
+            self._kind.decider,
             stream,
             log=self._log,
             new_id=self._env.new_event_id,
@@ -163,5 +162,5 @@ class Registry(Generic[State, Command, Event]):
 
     def _crashed(self, stream: str, error: Exception) -> None:
         self.crashed += 1
-        with about_run(run_of_stream(stream)):
-            _log.error("the actor of %s crashed", stream, exc_info=error)
+        about = {self._kind.id_field: self._kind.id_of(stream)}
+        _log.error("the actor of %s crashed", stream, exc_info=error, extra=about)

@@ -3,42 +3,39 @@
 The operations that read are coroutines, since in a server they wait for threads. Here the log
 answers at once, so they never wait, and a call brings them to their end:
 
-    with open_beside(DataDir(path)) as beside:
-        page = beside.call("runs.list", {"limit": 10})
+    with open_reader(DataDir(path), features) as reader:
+        page = reader.call("runs.list", {"limit": 10})
 """
 
 from __future__ import annotations
 
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure.eventlog.reading import Page, Reading
 from perdure.eventlog.snapshots import SnapshotFile
 from perdure.eventlog.sqlite import SqliteStore
 from perdure.eventlog.store import PAGE_RECORDS
-from perdure.runtime.kernel.errors import OperationError
-from perdure.runtime.kernel.operations import Operations
+from perdure.runtime.kernel.listing_overlay import read_listing
+from perdure.runtime.kernel.operations import Operations, operations_of
 from perdure.runtime.kernel.principal import LOCAL, Principal
-from perdure.runtime.runs.index_overlay import read_directory
-from perdure.runtime.runs.queries import RunQueries
-from perdure.runtime.runs.reader import RunReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Iterator, Mapping
     from typing import TypeVarTuple, Unpack
 
     from perdure.eventlog.record import Mark
     from perdure.eventlog.snapshots import Snapshots
     from perdure.eventlog.store import Store
     from perdure.runtime.kernel.data_directory import DataDir
-    from perdure.runtime.runs.index import Listed, RunFilter, RunTables
+    from perdure.runtime.kernel.features import Features
+    from perdure.runtime.kernel.listing import Listing
+    from perdure.runtime.kernel.projection import Projection
 
     Arguments = TypeVarTuple("Arguments")
 
 Result = TypeVar("Result")
-
-ID_LENGTH: Final = 36  # of a whole run id
-FEW: Final = 5  # candidates named when a beginning fits several
+Service = TypeVar("Service")
 
 
 def completed(coroutine: Coroutine[Any, Any, Result]) -> Result:
@@ -52,7 +49,7 @@ def completed(coroutine: Coroutine[Any, Any, Result]) -> Result:
     raise RuntimeError(f"{name} waits, and there is nothing to wait for")
 
 
-class BesideLog:
+class ReadableLog:
     """A log as its readers know it, whose methods never wait."""
 
     def __init__(self, store: Store, snapshots: Snapshots) -> None:
@@ -97,59 +94,44 @@ class BesideLog:
         return fn(*args)
 
 
-class Beside:
-    """The operations that read, on a log that somebody else may be writing."""
+class LogReader:
+    """The operations that read, on a log that another process may be writing."""
 
-    def __init__(self, log: BesideLog, data: DataDir) -> None:
-        """Read an open log. The directory of its runs is read when somebody asks for a list."""
+    def __init__(self, log: ReadableLog, data: DataDir, features: Features) -> None:
+        """Read an open log. A listing is read when somebody asks for a list."""
         self.log = log
         self._data = data
-        self._directory: RunTables | None = None
-        self._operations = Operations(RunQueries(log, self, RunReader(log)))
+        self._listings: dict[str, Projection] = {}
+        self._services = [service for each in features for service in each.readers(self)]
+        table = operations_of(*map(type, self._services))  # without those that write
+        self._operations = Operations(table, self._services)
 
     def call(self, name: str, args: Mapping[str, Any], principal: Principal = LOCAL) -> Any:  # noqa: ANN401
         """Do what is asked for; whatever goes wrong is an OperationError."""
         return completed(self._operations.call(principal, name, args))
 
-    def run_id(self, beginning: str, principal: Principal = LOCAL) -> str:
-        """Give the id of the one run that begins so, or raise RUN_NOT_FOUND."""
-        if len(beginning) >= ID_LENGTH:
-            return beginning
-        found = self._listed().beginning_with(beginning, principal.tenant, FEW + 1)
-        if len(found) == 1:
-            return found[0]
-        if not found:
-            raise OperationError("RUN_NOT_FOUND", f"there is no run {beginning!r}")
-        few = "\n".join(f"  {run_id}" for run_id in found[:FEW])
-        more = "\n  and more" if len(found) > FEW else ""
-        raise OperationError(
-            "RUN_NOT_FOUND", f"{beginning!r} fits several runs; give more of the id:\n{few}{more}"
-        )
+    def service(self, kind: type[Service]) -> Service:
+        """Give a service that reads, by its type."""
+        return next(service for service in self._services if isinstance(service, kind))
 
-    async def list(
-        self, where: RunFilter, *, before: int | None, at: Mark | None, limit: int
-    ) -> tuple[Sequence[Listed], Mark]:
-        """List runs, newest first, and say at which place in the log this is true."""
-        true_at = at or await self.log.head()  # the directory, read after it, knows all up to there
-        found = self._listed().runs(where, before=before, at=true_at.position, limit=limit)
-        return found, true_at
+    def listing(self, listing: Listing) -> Projection:
+        """Give the tables of a listing as they are now, read once."""
+        if listing.name not in self._listings:
+            path = self._data.listing(listing.name)
+            self._listings[listing.name] = read_listing(listing, path, self.log.store)
+        return self._listings[listing.name]
 
     def close(self) -> None:
-        """Let go of the directory."""
-        if self._directory is not None:
-            self._directory.close()
-
-    def _listed(self) -> RunTables:
-        """Give the directory as it is now: read once, for a program that looks once."""
-        if self._directory is None:
-            self._directory = read_directory(self._data.directory, self.log.store)
-        return self._directory
+        """Close all listings."""
+        for tables in self._listings.values():
+            tables.close()
 
 
 @contextmanager
-def open_beside(data: DataDir) -> Iterator[Beside]:
+def open_reader(data: DataDir, features: Features) -> Iterator[LogReader]:
     """Open a log for reading, for the length of a block. Nothing is written."""
     with closing(SqliteStore.open_reader(data.log)) as store:
         snapshots = SnapshotFile(data.snapshots, writable=False)
-        with closing(snapshots), closing(Beside(BesideLog(store, snapshots), data)) as beside:
-            yield beside
+        log = ReadableLog(store, snapshots)
+        with closing(snapshots), closing(LogReader(log, data, features)) as reader:
+            yield reader

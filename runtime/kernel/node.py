@@ -1,152 +1,175 @@
-"""A node: one process at work on one log, with everything that answers for it.
+"""A node: one process at work on one log, with the features that it is given.
 
-    async with open_node(log, plugins, Directory(path)) as node:
+    async with open_node(log, features) as node:
         await node.operations.call(LOCAL, "runs.create", {...})
 
 Leaving the block ends the process's work as a crash would: the next node goes on from the log. To
-let go of runs in good order, drain the host before.
+let go of work in good order, drain the node before.
 """
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager, closing
+from collections.abc import Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
-from outcome import Error, Value
 
-from perdure.eventlog.log import open_log
-from perdure.eventlog.memory import MemoryStore
-from perdure.runtime.blobs.references import References
-from perdure.runtime.execution.host import Host
-from perdure.runtime.execution.recovery import drop_old_seals, recover, take_up
+from perdure.eventlog.log import EventLog
 from perdure.runtime.kernel.channels import Channels
-from perdure.runtime.kernel.errors import OperationError
-from perdure.runtime.kernel.operations import Operations, operations_of
-from perdure.runtime.runs.bulk import RATE, Bulk
-from perdure.runtime.runs.claims import CLAIM_WINDOW
-from perdure.runtime.runs.index import Directory
-from perdure.runtime.runs.live_index import Catalogue
-from perdure.runtime.runs.operations import Runs
-from perdure.runtime.runs.plugin_list import Plugins
-from perdure.runtime.runs.trigger import Trigger
-from perdure.runtime.runs.uploads import Blobs
+from perdure.runtime.kernel.channels.log_channel import LOG
+from perdure.runtime.kernel.data_directory import DataDir
+from perdure.runtime.kernel.feature import Part
+from perdure.runtime.kernel.features import Features
+from perdure.runtime.kernel.listing import IN_MEMORY, ListingFile
+from perdure.runtime.kernel.live_listing import LiveListing
+from perdure.runtime.kernel.operations import Operations
+from perdure.runtime.kernel.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Mapping
+    from collections.abc import AsyncIterator
 
-    from outcome import Outcome
+    from perdure.eventlog.env import Env
+    from perdure.runtime.kernel.feature import Feature
 
-    from perdure.eventlog.log import EventLog
-    from perdure.runtime.blobs.store import BlobStore
-    from perdure.runtime.execution.limits import HostLimits
-    from perdure.runtime.kernel.principal import Principal
-    from perdure.runtime.kernel.settings import TriggerMode
-    from perdure.runtime.plugins.plugin import Plugin
-    from perdure.runtime.runs.answers import RunAnswer
-    from perdure.runtime.runs.requests import CreateRun
-    from perdure.runtime.secrets.secrets import Secrets
-
-OPERATIONS = operations_of(Runs, Bulk, Plugins, Channels, Blobs, Trigger)
-
-MOST_APART: Final = 32  # entries that are executed apart at once, if that is how they are triggered
+SomePart = TypeVar("SomePart", bound=Part)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foundation:
+    """What a feature is opened on."""
+
+    log: EventLog
+    settings: Settings
+    data: DataDir | None  # None: nothing but the log outlives the process
+    listings: Mapping[str, LiveListing]  # its own, by name
+    parts: Mapping[str, Part]  # those of the features before it
+
+    @property
+    def env(self) -> Env:
+        """The world as the log sees it."""
+        return self.log.env
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """What a process consists of."""
 
-    host: Host
-    catalogue: Catalogue
-    runs: Runs
-    channels: Channels
-    blobs: Blobs
+    log: EventLog
+    features: Features
+    parts: Mapping[str, Part]
     operations: Operations
+    channels: Channels
     leaving: trio.Event = field(default_factory=trio.Event)  # set when followers are to go
+    closing: trio.Event = field(default_factory=trio.Event)  # set when no new work is taken
+
+    @property
+    def env(self) -> Env:
+        """The world as the log sees it."""
+        return self.log.env
+
+    def part(self, kind: type[SomePart]) -> SomePart:
+        """Give a feature at work by the type of its part."""
+        return next(part for part in self.parts.values() if isinstance(part, kind))
+
+    @property
+    def busy(self) -> int:
+        """How much work is being done."""
+        return sum(part.busy for part in self.parts.values())
+
+    @property
+    def waiting(self) -> int:
+        """How much work waits for its turn."""
+        return sum(part.waiting for part in self.parts.values())
+
+    def close(self) -> None:
+        """Take no new work and start nothing that waits; what goes on goes on."""
+        self.closing.set()
+        for part in self.parts.values():
+            part.close()
+
+    async def at_rest(self, until: int) -> None:
+        """Wait until no work is left but what only waits, and still will at an instant."""
+        for part in self.parts.values():
+            await part.at_rest(until)
+
+    def drain(self) -> None:
+        """Let go of all work, for the next process to go on with."""
+        self.close()
+        for part in self.parts.values():
+            part.drain()
+
+    async def settled(self) -> None:
+        """Wait until no work is being done."""
+        for part in self.parts.values():
+            await part.settled()
 
 
 @asynccontextmanager
-async def open_node(  # noqa: PLR0913 - a node has many parts
+async def open_node(
     log: EventLog,
-    plugins: Mapping[str, Plugin],
-    directory: Directory,
+    features: Features,
     *,
-    limits: HostLimits | None = None,
-    claim_window: int = CLAIM_WINDOW,
-    only: Collection[str] | None = None,
-    blobs: BlobStore | None = None,
-    references: References | None = None,
-    secrets: Secrets | None = None,
-    bulk_rate: float = RATE,
-    trigger: TriggerMode = "runs",
+    settings: Settings | None = None,
+    data: DataDir | None = None,
 ) -> AsyncIterator[Node]:
     """Take up what an earlier process left, and work for the length of a block.
 
-    A process that is there for some runs only names those that it takes up; what else has not
-    ended is left as it is, for a process that serves the log. Blobs, and references to them, are
-    kept in memory unless stated.
+    Features are opened in their order. Without a data directory what they keep beside the log is
+    in memory.
     """
-    async with trio.open_nursery() as nursery:
-        host = Host(log.env, log, plugins, limits=limits, blobs=blobs, secrets=secrets)
-        await host.blobs.clean_up()
-        await nursery.start(host.run)
-        catalogue = Catalogue(log, directory)
-        await nursery.start(catalogue.run)
-        if only is None:
-            await recover(host, catalogue.open_runs)
-        else:
-            await drop_old_seals(host)
-            for run_id in only:
-                await take_up(host, run_id)
-        runs = Runs(host, catalogue, claim_window=claim_window)
-        channels = Channels(host, catalogue)
-        service = Blobs(host, references or References())
-        nursery.start_soon(service.run)
-        bulk = Bulk(host, catalogue, runs.creation, rate=bulk_rate)
-        services: list[object] = [runs, bulk, Plugins(host), channels, service]
-        if trigger == "runs":
-            services.append(Trigger(runs.create))
-        elif trigger == "direct":
-            services.append(Trigger(_Apart(host).create, recorded=False))
-        operations = Operations(*services)
-        yield Node(host, catalogue, runs, channels, service, operations)
+    settings, parts = settings or Settings(), dict[str, Part]()
+    async with (
+        AsyncExitStack() as files,  # closed when no task uses them any more
+        trio.open_nursery() as nursery,
+        AsyncExitStack() as stack,
+    ):
+        for feature in features:
+            foundation = Foundation(
+                log=log,
+                settings=settings,
+                data=data,
+                listings=await _listings(feature, log, data, nursery, files),
+                parts=dict(parts),
+            )
+            parts[feature.name] = await stack.enter_async_context(feature.open(foundation))
+        channels = Channels(log, features.channels, _parts_by_channel(features, parts))
+        services = [service for part in parts.values() for service in part.services]
+        yield Node(
+            log=log,
+            features=features,
+            parts=parts,
+            operations=Operations(
+                features.operations,
+                [*services, channels],
+                subjects=[kind.id_field for kind in features.kinds],
+            ),
+            channels=channels,
+        )
         log.writer.give_up_when_stalled()
         nursery.cancel_scope.cancel()
 
 
-class _Apart:
-    """Executes runs on nodes of their own, which are thrown away with all they know."""
+async def _listings(
+    feature: Feature,
+    log: EventLog,
+    data: DataDir | None,
+    nursery: trio.Nursery,
+    files: AsyncExitStack,
+) -> Mapping[str, LiveListing]:
+    """Open the listings of a feature, and let them follow the log."""
+    live: dict[str, LiveListing] = {}
+    for listing in feature.listings():
+        path = IN_MEMORY if data is None else data.listing(listing.name)
+        tables = files.enter_context(closing(ListingFile(listing, path)))
+        live[listing.name] = LiveListing(log, tables)
+        await nursery.start(live[listing.name].run)
+    return live
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
-        self._nodes = 0
 
-    async def create(self, principal: Principal, request: CreateRun) -> RunAnswer:
-        """Execute one run; what has not ended after the wait is ended with its node."""
-        if self._nodes >= MOST_APART:
-            raise OperationError("OVERLOADED", "too many entries run apart; try again later")
-        self._nodes += 1
-        try:
-            return (await self._execute(principal, request)).unwrap()
-        finally:
-            self._nodes -= 1
-
-    async def _execute(self, principal: Principal, request: CreateRun) -> Outcome[RunAnswer]:
-        host = self._host
-        with closing(Directory(":memory:")) as directory:
-            async with (
-                open_log(host.env, MemoryStore()) as log,
-                open_node(
-                    log,
-                    host.plugins,
-                    directory,
-                    limits=host.limits,
-                    secrets=host.secrets.apart(),
-                    trigger="off",
-                ) as node,
-            ):
-                try:
-                    return Value(await node.runs.create(principal, request))
-                except Exception as error:  # noqa: BLE001 - raised outside of the nurseries
-                    return Error(error)
+def _parts_by_channel(features: Features, parts: Mapping[str, Part]) -> Mapping[str, Any]:
+    """Say which feature at work each channel belongs to; the log's takes the filters of all."""
+    owned = [(channel, parts[each.name]) for each in features for channel in each.channels()]
+    by_filters = {channel.filters: part for channel, part in owned}
+    return {LOG: by_filters, **{channel.name: part for channel, part in owned}}

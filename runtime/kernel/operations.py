@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args, get_type_hints
@@ -22,8 +22,7 @@ import msgspec
 from perdure.runtime.kernel.errors import OperationError, translated
 from perdure.runtime.kernel.instants import NotAMoment, instant_at, place_at
 from perdure.runtime.kernel.principal import Permission
-from perdure.runtime.runs.requests import Instant, Place, Request
-from perdure.runtime.secrets.run_logging import about_run
+from perdure.runtime.kernel.requests import AnyRequest, Instant, Place
 
 if TYPE_CHECKING:
     from perdure.runtime.kernel.principal import Principal
@@ -43,24 +42,43 @@ _MARK: Final = "__perdure_operation__"
 _log = logging.getLogger("perdure.operations")
 
 
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How some operations name what the rest of the table names otherwise."""
+
+    codes: Mapping[str, str]  # of errors: our name, theirs
+
+    def code(self, code: str) -> str:
+        """Give the name of an error's code in this dialect."""
+        return self.codes.get(code, code)
+
+    def spoken(self, error: OperationError) -> OperationError:
+        """Give an error under its name in this dialect."""
+        return OperationError(self.code(error.code), error.message, **(error.details or {}))
+
+
+PLAIN: Final = Dialect({})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     """One row of the table."""
 
     name: str
     summary: str
-    request: type[Request]
+    request: type[AnyRequest]
     response: Any  # the type of the answer; of each frame, if it follows
     permission: Permission
     errors: tuple[str, ...]
     follows: bool
     method: str
+    dialect: Dialect = PLAIN
 
-    def parse(self, args: Mapping[str, Any]) -> Request:
+    def parse(self, args: Mapping[str, Any]) -> AnyRequest:
         """Check a request at the door. Its moments become UTC nanoseconds, or stay cursors."""
         return self._converted(_with_moments(self.request, args))
 
-    def _converted(self, args: Mapping[str, Any]) -> Request:
+    def _converted(self, args: Mapping[str, Any]) -> AnyRequest:
         try:
             return msgspec.convert(args, self.request, builtin_types=(bytes,))
         except msgspec.ValidationError as error:
@@ -70,7 +88,7 @@ class Operation:
             raise OperationError("VALIDATION_ERROR", f"{self.name}: {error}") from error
 
 
-def _with_moments(request: type[Request], args: Mapping[str, Any]) -> Mapping[str, Any]:
+def _with_moments(request: type[AnyRequest], args: Mapping[str, Any]) -> Mapping[str, Any]:
     """Read what names a moment; null is none."""
     read = {}
     for name, reading in _moments_of(request).items():
@@ -86,7 +104,7 @@ def _with_moments(request: type[Request], args: Mapping[str, Any]) -> Mapping[st
 
 
 @cache
-def _moments_of(request: type[Request]) -> Mapping[str, Callable[[object], str | int]]:
+def _moments_of(request: type[AnyRequest]) -> Mapping[str, Callable[[object], str | int]]:
     """Say which fields of a request name moments, and how they are read."""
     hints = get_type_hints(request, include_extras=True)
     wanted = {name: [hint, *get_args(hint)] for name, hint in hints.items()}
@@ -104,11 +122,12 @@ def operation(
     permission: Permission,
     *errors: str,
     frames: Any = None,  # noqa: ANN401 - a type, if the operation follows something
+    dialect: Dialect = PLAIN,
 ) -> Callable[[Method], Method]:
     """Put a method into the table (a decorator). What it raises is among its errors."""
 
     def mark(method: Method) -> Method:
-        setattr(method, _MARK, (name, permission, errors, frames))
+        setattr(method, _MARK, (name, permission, errors, frames, dialect))
         return method
 
     return mark
@@ -124,7 +143,7 @@ def _rows(service: type) -> Iterator[Operation]:
     for method_name, method in inspect.getmembers(service, inspect.isfunction):
         if not hasattr(method, _MARK):
             continue
-        name, permission, errors, frames = getattr(method, _MARK)
+        name, permission, errors, frames, dialect = getattr(method, _MARK)
         hints = get_type_hints(method)
         yield Operation(
             name=name,
@@ -132,22 +151,32 @@ def _rows(service: type) -> Iterator[Operation]:
             request=hints["request"],
             response=frames or hints["return"],
             permission=permission,
-            errors=(*COMMON_ERRORS, *errors),
+            errors=tuple(dict.fromkeys(map(dialect.code, (*COMMON_ERRORS, *errors)))),
             follows=frames is not None,
             method=method_name,
+            dialect=dialect,
         )
 
 
 class Operations:
     """The table with services behind it."""
 
-    def __init__(self, *services: object) -> None:
-        """Offer what the services can do."""
+    def __init__(
+        self,
+        table: Mapping[str, Operation],
+        services: Iterable[object],
+        subjects: Iterable[str] = (),
+    ) -> None:
+        """Offer what the services can do, as the table describes it.
+
+        ``subjects`` are arguments that say in our own log what a call was about.
+        """
         self._calls: dict[str, tuple[Operation, Callable[..., Awaitable[Any]]]] = {
-            row.name: (row, getattr(service, row.method))
+            name: (table[name], getattr(service, row.method))
             for service in services
-            for row in operations_of(type(service)).values()
+            for name, row in operations_of(type(service)).items()
         }
+        self._subjects = frozenset(subjects)
 
     def __iter__(self) -> Iterator[Operation]:
         """Go through the table by name."""
@@ -163,8 +192,10 @@ class Operations:
             raise OperationError("VALIDATION_ERROR", f"there is no operation {name[:40]!r}")
         row, _ = self._calls[name]
         if row.permission not in principal.permissions:
-            raise OperationError(
-                "PERMISSION_DENIED", f"{name} needs the permission to {row.permission}"
+            raise row.dialect.spoken(
+                OperationError(
+                    "PERMISSION_DENIED", f"{name} needs the permission to {row.permission}"
+                )
             )
         return row
 
@@ -176,6 +207,8 @@ class Operations:
         except Exception as error:
             told = translated(error)
             if told.code == "INTERNAL":
-                with about_run(args.get("run_id")):
-                    _log.exception("%s failed", name)
+                about = {each: args[each] for each in self._subjects & args.keys()}
+                _log.exception("%s failed", name, extra=about)
+            if row.dialect is not PLAIN:
+                told = row.dialect.spoken(told)
             raise told from error

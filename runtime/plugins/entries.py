@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from perdure.eventlog import cbor
 from perdure.eventlog.errors import CodecError
-from perdure.runtime.kernel.errors import OperationError
+from perdure.runtime.kernel.errors import ErrorKind, OperationError, declare_errors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,6 +15,25 @@ if TYPE_CHECKING:
     from perdure.runtime.plugins.loading import Problem
     from perdure.runtime.plugins.plugin import Entry, Plugin
     from perdure.runtime.secrets.redaction import Redactor
+
+
+PLUGIN_ERRORS: Final = declare_errors(
+    {
+        "PLUGIN_NOT_FOUND": ErrorKind(
+            404,
+            retriable=False,
+            meaning="no such plugin is loaded",
+            remedy="list the plugins to see what can be run",
+            command="`perdure plugins` lists what can be run, and what could not be loaded.",
+        ),
+        "ENTRY_NOT_FOUND": ErrorKind(
+            404,
+            retriable=False,
+            meaning="the plugin has no such entry",
+            command="`perdure plugins` lists what can be run.",
+        ),
+    }
+)
 
 
 class Pinned(NamedTuple):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import ModuleType
 
-    from perdure.runtime.kernel.settings import Settings
+    from perdure.runtime.plugins.settings import PluginSettings
 
 GROUP: Final = "perdure.plugins"  # the entry-point group of packages that bring plugins
 DEMO: Final = "perdure.demo"
@@ -88,7 +88,7 @@ class Loaded:
         return [problem for outcome in self.outcomes.values() for problem in outcome.problems]
 
 
-def load_plugins(settings: Settings) -> Loaded:
+def load_plugins(settings: PluginSettings) -> Loaded:
     """Load all that the settings and the installed packages name."""
     _find_here(settings.modules)
     outcomes: dict[Source, Outcome] = {}
@@ -106,7 +106,7 @@ def _find_here(modules: Iterable[str]) -> None:
         sys.path.insert(0, str(here))
 
 
-def named_sources(settings: Settings) -> list[Source]:
+def named_sources(settings: PluginSettings) -> list[Source]:
     """Give the sources that the settings name, folders as they are now."""
     modules = ([DEMO] if settings.demo else []) + list(settings.modules)
     named = [Source(name=f"module {name}", module=name) for name in modules]

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from perdure.runtime.execution.host import Host
-    from perdure.runtime.kernel.settings import Settings
     from perdure.runtime.plugins.changes import Settled, Stamps
     from perdure.runtime.plugins.loading import Source
     from perdure.runtime.plugins.plugin import Entry, Plugin, Program
+    from perdure.runtime.plugins.settings import PluginSettings
 
 EVERY: Final = 0.5  # seconds between two looks; a change counts when it has rested for one
 _NOTHING: Final = Outcome()
@@ -45,7 +45,7 @@ _log = logging.getLogger("perdure.plugins")
 class Reloader:
     """Keeps what is loaded up to date with the files."""
 
-    def __init__(self, settings: Settings, loaded: Loaded, copies: Path) -> None:
+    def __init__(self, settings: PluginSettings, loaded: Loaded, copies: Path) -> None:
         """Take what was just loaded. Copies of modules go into a folder that is there and empty."""
         self._settings = settings
         self._copies = copies

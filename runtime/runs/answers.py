@@ -1,4 +1,4 @@
-"""What Perdure answers: the response of every operation.
+"""What is answered about runs: the response of each operation.
 
 Every answer carries the cursor at which it is true: the place up to which it was folded. Following
 from there misses nothing.
@@ -6,14 +6,13 @@ from there misses nothing.
 
 from __future__ import annotations
 
-from typing import Any, Final, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from perdure.actors.run.views import (
     ErrorView,
     ExportItem,
     LogLineView,
     QuestionView,
-    RunDelta,
     RunRecord,
 )
 
@@ -174,44 +173,3 @@ class Envelope(TypedDict):
     data: Any
     error: ErrorView | None
     run_id: str | None
-
-
-class LogRecord(TypedDict):
-    """A record of the log as it was stored, for operators."""
-
-    position: int
-    version: int
-    schema: int
-    event_time: int
-    commit_time: int
-    stream: str
-    scope: str
-    name: str
-    event_id: str
-    sealed: bool
-    metadata: dict[str, Any]
-    body: Any
-
-
-class RunEvent(TypedDict):
-    """Something that happened to one run: a change of it, or what it put out."""
-
-    run: NotRequired[RunDelta]
-    export: NotRequired[ExportItem]
-
-
-class Frame(TypedDict):
-    """Some events of a channel, in order, each of the type that EVENT_TYPES names.
-
-    ``cursor`` leads on from here; it is null while the runs that exist are still being listed.
-    ``live`` says that nothing newer was known, ``end`` that nothing will follow: the one run that
-    was followed has ended. A frame without events is a heartbeat.
-    """
-
-    events: list[Any]
-    cursor: str | None
-    live: bool
-    end: bool
-
-
-EVENT_TYPES: Final = {"runs": RunDelta, "export": ExportItem, "run": RunEvent, "log": LogRecord}

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Final
 
 from perdure.runtime.kernel.operations import COMMON_ERRORS
 from perdure.runtime.kernel.principal import principal_of
+from perdure.runtime.kernel.requests import Name, Sha256
+from perdure.runtime.kernel.requests import Request as Asked
 from perdure.runtime.kernel.routes.arguments import allow_body, path_args, refuse_query
 from perdure.runtime.kernel.routes.byte_range import Span, asked_span, has_etag
 from perdure.runtime.kernel.routes.reply import Header, empty_reply, json_reply
-from perdure.runtime.kernel.routes.route import Row
+from perdure.runtime.kernel.routes.route import Route
 from perdure.runtime.runs.answers import BlobAnswer
-from perdure.runtime.runs.requests import Name, ReadBlob, Sha256
-from perdure.runtime.runs.requests import Request as Asked
+from perdure.runtime.runs.part import runs_of
+from perdure.runtime.runs.requests import ReadBlob
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -41,22 +43,22 @@ class BlobAddress(Asked):
 
 
 def _receiving(surface: Surface) -> Handler:
-    node = surface.node
+    node, part = surface.node, runs_of(surface.node)
 
     async def receive(request: Request) -> ASGIApp:
         principal = principal_of(request)
         node.operations.permit(principal, "blobs.create_upload")
         refuse_query(request)
         upload_id = path_args(request.path_params)["upload_id"]
-        allow_body(request, node.host.blobs.limits.scope_quota)  # the upload itself may allow less
+        allow_body(request, part.host.blobs.limits.scope_quota)  # the upload itself may allow less
         async with aclosing(request.stream()) as arriving:
-            return json_reply(await node.blobs.receive(principal, upload_id, arriving))
+            return json_reply(await part.uploads.receive(principal, upload_id, arriving))
 
     return receive
 
 
 def _sending(surface: Surface) -> Handler:
-    node = surface.node
+    node, part = surface.node, runs_of(surface.node)
 
     async def send_blob(request: Request) -> ASGIApp:
         principal = principal_of(request)
@@ -67,7 +69,7 @@ def _sending(surface: Surface) -> Handler:
         etag = f'"{asked.sha256}"'
 
         async def reply(scope: Scope, receive: Receive, send: Send) -> None:
-            async with node.blobs.open(principal, asked.run_id, asked.sha256) as content:
+            async with part.uploads.open(principal, asked.run_id, asked.sha256) as content:
                 headers = request.headers
                 if has_etag(headers.get("if-none-match"), etag):
                     await empty_reply(304, *_describing(etag))(scope, receive, send)
@@ -127,7 +129,7 @@ async def _late(content: Reading, span: Span) -> AsyncGenerator[bytes, None]:
         yield held
 
 
-RECEIVING: Final = Row(
+RECEIVING: Final = Route(
     method="PUT",
     path="/uploads/{upload_id}",
     name="blobs.receive",
@@ -146,7 +148,7 @@ RECEIVING: Final = Row(
         "QUOTA_EXCEEDED",
     ),
 )
-SENDING: Final = Row(
+SENDING: Final = Route(
     method="GET",
     path="/runs/{run_id}/blobs/{sha256}",
     name="blobs.open",

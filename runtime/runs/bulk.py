@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from perdure.eventlog.record import Mark
     from perdure.runtime.execution.host import Host
     from perdure.runtime.runs.creation import Creation
-    from perdure.runtime.runs.index import Listed, RunFilter
-    from perdure.runtime.runs.live_index import Catalogue
+    from perdure.runtime.runs.index import Listed, RunFilter, RunIndex
     from perdure.runtime.runs.requests import BulkRequest
 
     Change = Callable[[str], Awaitable[str | None]]
@@ -94,11 +93,11 @@ class Bulk:
     """Changes many runs of one host."""
 
     def __init__(
-        self, host: Host, catalogue: Catalogue, creation: Creation, *, rate: float = RATE
+        self, host: Host, index: RunIndex, creation: Creation, *, rate: float = RATE
     ) -> None:
         """``rate`` is how many runs are changed in a second."""
         self._host = host
-        self._catalogue = catalogue
+        self._index = index
         self._creation = creation
         self._reader = RunReader(host.log, host.runs)
         self._pace = Pace(host.env, rate)
@@ -137,7 +136,7 @@ class Bulk:
 
     async def _change(self, where: RunFilter, request: BulkRequest, change: Change) -> BulkAnswer:
         at = await self._place(request)
-        count = await self._catalogue.count(where, at)
+        count = await self._index.count(where, at)
         answer: BulkAnswer = {
             "count": count,
             "run_ids": [],
@@ -158,7 +157,7 @@ class Bulk:
         before = None
         if request.after is not None:
             before = (await self._host.log.resolve(request.after)).position
-        found, _ = await self._catalogue.list(where, before=before, at=at, limit=request.limit + 1)
+        found, _ = await self._index.list(where, before=before, at=at, limit=request.limit + 1)
         page = found[: request.limit]
         last = await self._change_page(page, change, answer)
         if last < len(found):

@@ -1,31 +1,28 @@
-"""The run directory: which runs there are, and in which status each was at any moment.
+"""The index of runs: which there are, and in which status each was at any position.
 
-A projection of the log in a file of its own, outside the log's commits. Statuses are kept as
-intervals of positions, so a list of the past is the same query with a position.
+Statuses are kept as intervals of positions, so a list of the past is the same query with a
+position.
 """
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from perdure.actors.run.events import RUN_EVENTS, RunCreated
 from perdure.actors.run.status import ENDED
-from perdure.eventlog.errors import CodecError
-from perdure.runtime.kernel.projection import ProjectionFile
+from perdure.eventlog.filter import Filter
+from perdure.eventlog.record import START
+from perdure.runtime.kernel.listing import Listing
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
+    from collections.abc import Sequence
 
     from perdure.eventlog.record import Mark, Record
-    from perdure.eventlog.store import Store
+    from perdure.runtime.kernel.live_listing import LiveListing
     from perdure.runtime.kernel.projection import Projection
 
-FORMAT: Final = 1
-_log = logging.getLogger("perdure.directory")
 MAX_PAGE: Final = 501  # the largest page, and one more that tells whether it is the last
 OPEN: Final = (1 << 63) - 1  # an interval that has not ended
 
@@ -48,6 +45,41 @@ _SCHEMA: Final = (
     "CREATE INDEX runs_by_task ON runs (task_id, position)",
     "CREATE INDEX runs_by_session ON runs (session_id, position)",
     "CREATE INDEX runs_by_root ON runs (root_run_id, position)",
+)
+# Tables of the same shape in memory, and views that show both and are written like tables. The last
+# interval of a run in the file ends where the first new one begins.
+_OVERLAY: Final = (
+    "CREATE TEMP TABLE new_runs AS SELECT * FROM main.runs LIMIT 0",
+    "CREATE TEMP TABLE new_intervals AS SELECT * FROM main.intervals LIMIT 0",
+    "CREATE UNIQUE INDEX temp.new_runs_by_id ON new_runs (run_id)",
+    "CREATE UNIQUE INDEX temp.new_runs_by_position ON new_runs (position)",
+    "CREATE UNIQUE INDEX temp.new_intervals_by_run ON new_intervals (run_id, begins)",
+    "CREATE TEMP VIEW runs AS SELECT * FROM main.runs UNION ALL SELECT * FROM new_runs",
+    f"""
+    CREATE TEMP VIEW intervals AS
+    SELECT run_id, status, begins, CASE WHEN ends = {OPEN} THEN ifnull(
+        (SELECT min(n.begins) FROM new_intervals n WHERE n.run_id = i.run_id), ends)
+        ELSE ends END AS ends
+    FROM main.intervals i UNION ALL SELECT * FROM new_intervals
+    """,  # noqa: S608 - a number of ours
+    """
+    CREATE TEMP TRIGGER new_run INSTEAD OF INSERT ON runs BEGIN
+        INSERT INTO new_runs VALUES (
+            new.run_id, new.position, new.created_at, new.tenant, new.plugin_id, new.entry_id,
+            new.task_id, new.session_id, new.root_run_id
+        );
+    END
+    """,
+    """
+    CREATE TEMP TRIGGER new_interval INSTEAD OF INSERT ON intervals BEGIN
+        INSERT INTO new_intervals VALUES (new.run_id, new.status, new.begins, new.ends);
+    END
+    """,
+    """
+    CREATE TEMP TRIGGER interval_ends INSTEAD OF UPDATE ON intervals BEGIN
+        UPDATE new_intervals SET ends = new.ends WHERE run_id = old.run_id AND begins = old.begins;
+    END
+    """,
 )
 _COLUMNS: Final = ("plugin_id", "entry_id", "task_id", "session_id", "root_run_id", "tenant")
 
@@ -79,16 +111,8 @@ class RunTables:
     """The questions about runs. Synchronous; asked from a thread."""
 
     def __init__(self, projection: Projection) -> None:
-        """Ask a database with the tables of a directory."""
+        """Ask a database with the tables of the index."""
         self._projection = projection
-
-    def place(self, store: Store) -> Mark | None:
-        """Give the last record taken in, if this is a directory of that log."""
-        return self._projection.place(store)
-
-    def close(self) -> None:
-        """Close the database."""
-        self._projection.close()
 
     def runs(
         self, where: RunFilter, *, before: int | None, at: int | None, limit: int
@@ -178,41 +202,7 @@ class RunTables:
         return [run_id for (run_id,) in rows]
 
 
-class Directory(RunTables):
-    """A directory that is kept in a file. Synchronous; called from a thread."""
-
-    def __init__(self, path: Path | str) -> None:
-        """Open the file, or make it. A damaged or foreign one is started anew."""
-        self._file = ProjectionFile(path, _SCHEMA, FORMAT)
-        super().__init__(self._file)
-
-    def rebuild(self) -> None:
-        """Throw a damaged file away and begin with an empty one."""
-        self._file.rebuild()
-
-    def start_anew(self) -> None:
-        """Forget everything."""
-        with self._file.writing() as database:
-            for table in ("place", "runs", "intervals"):
-                database.execute(f"DELETE FROM {table}")  # noqa: S608 - constants
-
-    def take_in(self, records: Iterable[Record], generation: str, upto: Mark) -> None:
-        """Take in records and move the place mark; delivered twice they change nothing."""
-        with self._file.writing() as database:
-            fold_in(database, records)
-            self._file.move_to(generation, upto)
-
-
-def fold_in(database: sqlite3.Connection, records: Iterable[Record]) -> None:
-    """Bring the tables of a directory up to date with records."""
-    for record in records:
-        try:
-            _fold_in(database, record)
-        except CodecError:
-            _log.exception("record %d cannot be read; its run is not listed", record.position)
-
-
-def _fold_in(database: sqlite3.Connection, record: Record) -> None:
+def _fold(database: sqlite3.Connection, record: Record) -> None:
     fields = record.metadata.fields
     if not fields.get("changed") or not record.stream.startswith("run/"):
         return
@@ -240,3 +230,55 @@ def _fold_in(database: sqlite3.Connection, record: Record) -> None:
     database.execute(ending, (record.position, run_id, OPEN))
     beginning = "INSERT OR IGNORE INTO intervals VALUES (?, ?, ?, ?)"
     database.execute(beginning, (run_id, fields["status"], record.position, OPEN))
+
+
+RUN_LISTING: Final = Listing(
+    name="runs",
+    version=1,
+    schema=_SCHEMA,
+    overlay=_OVERLAY,
+    where=Filter(fields={"changed": frozenset({True})}),
+    fold=_fold,
+)
+
+
+class RunIndex:
+    """Lists of runs, each true at a place in the log."""
+
+    def __init__(self, listing: LiveListing) -> None:
+        """Read tables that follow the log."""
+        self._listing = listing
+        self._log = listing.log
+        self._tables = RunTables(listing.tables)
+
+    async def list(
+        self,
+        where: RunFilter,
+        *,
+        before: int | None = None,
+        at: Mark | None = None,
+        limit: int = 50,
+    ) -> tuple[Sequence[Listed], Mark]:
+        """List runs, newest first, and say at which place in the log this is true."""
+        true_at = at or await self._log.head()
+        await self._listing.reach(true_at)
+        found = await self._log.in_thread(
+            lambda: self._tables.runs(where, before=before, at=true_at.position, limit=limit)
+        )
+        return found, true_at
+
+    async def count(self, where: RunFilter, at: Mark) -> int:
+        """Count runs, as things stood at a place."""
+        await self._listing.reach(at)
+        return await self._log.in_thread(lambda: self._tables.count(where, at=at.position))
+
+    async def statuses(self) -> dict[str, int]:
+        """Count runs by status, as far as they have been taken in: a moment ago."""
+        if self._listing.reached == START:
+            return {}
+        return await self._log.in_thread(self._tables.statuses)
+
+    async def open_runs(self, after: int = 0) -> Sequence[Listed]:
+        """List runs that have not ended, oldest first, a page after a position."""
+        await self._listing.reach(await self._log.head())
+        return await self._log.in_thread(self._tables.open_runs, after)

@@ -27,17 +27,15 @@ from perdure.runtime.secrets.redaction import holds_a_secret
 
 if TYPE_CHECKING:
     from perdure.runtime.execution.host import Host
-    from perdure.runtime.runs.live_index import Catalogue
+    from perdure.runtime.runs.index import RunIndex
 
 
 class Runs(RunQueries):
     """Everything that can be done with runs."""
 
-    def __init__(
-        self, host: Host, catalogue: Catalogue, *, claim_window: int = CLAIM_WINDOW
-    ) -> None:
+    def __init__(self, host: Host, index: RunIndex, *, claim_window: int = CLAIM_WINDOW) -> None:
         """Work for one host."""
-        super().__init__(host.log, catalogue, RunReader(host.log, host.runs))
+        super().__init__(host.log, index, RunReader(host.log, host.runs))
         self._host = host
         self._env = host.env
         self.claim_window = claim_window

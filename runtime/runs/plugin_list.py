@@ -20,7 +20,7 @@ _FOLDERS: Final = re.compile(r"(?<![\w/:])/(?:[^\s'\"/]+/)*(?=[^\s'\"/])")
 _FOLDER: Final = "folder "  # what comes from one is called so
 
 
-class Plugins:
+class PluginList:
     """The plugins of one host, as callers see them."""
 
     def __init__(self, host: Host) -> None:

@@ -1,54 +1,28 @@
-"""What can be asked of Perdure: the requests of every operation, checked at the door.
-
-A moment comes as ``kernel.instants`` has it, on every surface: a number is epoch seconds, a text is
-ISO 8601 or a cursor. The table of operations reads it (``Operation.parse``), so that requests hold
-UTC nanoseconds and cursors.
-"""
+"""What can be asked about runs: the requests of their operations."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
+from perdure.runtime.kernel.requests import (
+    After,
+    Instant,
+    Key,
+    Limit,
+    Name,
+    Place,
+    Request,
+    Sha256,
+    Size,
+    Text,
+)
 from perdure.runtime.plugins.plugin import LONGEST
 
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
-Text = Annotated[str, msgspec.Meta(max_length=4096)]
-Key = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
-Size = Annotated[int, msgspec.Meta(ge=1, le=(1 << 63) - 1)]
-Limit = Annotated[int, msgspec.Meta(ge=1, le=500)]
-After = Annotated[str, msgspec.Meta(extra_json_schema={"format": "cursor"})]
-Sha256 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 RunStatus = Literal[
     "queued", "running", "cancel_requested", "succeeded", "failed", "canceled", "timeout"
 ]
-_TIMES: Final = [{"type": "string", "format": "date-time"}, {"type": "number"}]
-_WRITTEN: Final = (
-    "an ISO 8601 time (UTC unless it says otherwise), or epoch seconds; a whole number from 10^16"
-    " on is epoch nanoseconds"
-)
-
-if TYPE_CHECKING:
-    Instant = int  # UTC nanoseconds
-    Place = str | int  # a cursor, or UTC nanoseconds
-else:  # as they come
-    Instant = Annotated[
-        Any,
-        msgspec.Meta(title="instant", description=_WRITTEN, extra_json_schema={"anyOf": _TIMES}),
-    ]
-    Place = Annotated[
-        Any,
-        msgspec.Meta(
-            title="cursor or instant",
-            description=f"a cursor, {_WRITTEN}",
-            extra_json_schema={"anyOf": [{"type": "string", "format": "cursor"}, *_TIMES]},
-        ),
-    ]
-
-
-class Request(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """A request: nothing unknown in it, nothing left to guess."""
 
 
 class CreateRun(Request):
@@ -218,22 +192,3 @@ class TriggerEntry(Request):
     def __repr__(self) -> str:
         """Say what it asks for, and not what with."""
         return f"{type(self).__name__}({self.plugin_id!r}, {self.entry_id!r}, ...)"
-
-
-class FollowLog(Request):
-    """Follow a channel from a cursor on.
-
-    ``runs`` are changes of runs, ``export`` what they put out, ``run`` both of one run, ``log`` the
-    records themselves. Without ``after``, ``runs`` begins with the runs that have not ended; the
-    others begin with the log. All that is stated must match; with ``status``, runs that enter one
-    of these. With ``run_id`` it ends together with the run.
-    """
-
-    channel: Literal["runs", "export", "run", "log"]
-    after: After | None = None
-    run_id: Name | None = None
-    task_id: Name | None = None
-    plugin_id: Name | None = None
-    entry_id: Name | None = None
-    status: list[RunStatus] | None = None
-    limit: Limit = 500  # events in a frame

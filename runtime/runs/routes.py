@@ -1,31 +1,45 @@
-"""The table of routes: where each operation is, over HTTP.
-
-The first rows are asked for most. A module that adds to the surface gives rows of its own, and
-``perdure.runtime.http.app`` puts them together.
-"""
+"""Where each operation on runs is, over HTTP. The first routes are asked for most."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from perdure.runtime.http.capabilities import CAPABILITIES, VERSION
-from perdure.runtime.kernel.routes.operation_route import (
-    asking,
+from perdure.runtime.kernel.operations import operations_of
+from perdure.runtime.kernel.routes.operation_route import operation_route
+from perdure.runtime.runs import examples
+from perdure.runtime.runs.answers import RunAnswer
+from perdure.runtime.runs.blob_routes import RECEIVING, SENDING
+from perdure.runtime.runs.bulk import Bulk
+from perdure.runtime.runs.operations import Runs
+from perdure.runtime.runs.plugin_list import PluginList
+from perdure.runtime.runs.replies import (
+    RunBody,
     begun_reply,
     envelope_reply,
     refused_envelope,
+    run_reply,
     upload_reply,
 )
-from perdure.runtime.runs import examples
-from perdure.runtime.runs.blob_routes import RECEIVING, SENDING
+from perdure.runtime.runs.trigger import Trigger
+from perdure.runtime.runs.uploads import Uploads
 
 if TYPE_CHECKING:
-    from perdure.runtime.kernel.routes.route import Row
+    from perdure.runtime.kernel.routes.route import Route
 
+_OPERATIONS: Final = operations_of(Runs, Bulk, PluginList, Uploads, Trigger)
 _LOCATION: Final = {"Location": "the address of the run"}
 
-ROWS: Final[tuple[Row, ...]] = (
-    asking(
+
+def _asking(method: str, path: str, name: str, **more: Any) -> Route:
+    """Bind an operation to an address; a run is answered with its record."""
+    operation = _OPERATIONS[name]
+    if operation.response is RunAnswer:
+        more = {"render": run_reply, "response": RunBody, **more}
+    return operation_route(method, path, operation, **more)
+
+
+ROUTES: Final[tuple[Route, ...]] = (
+    _asking(
         "POST",
         "/runs",
         "runs.create",
@@ -39,7 +53,7 @@ ROWS: Final[tuple[Row, ...]] = (
         example=examples.CREATE,
         answer=examples.QUEUED,
     ),
-    asking(
+    _asking(
         "POST",
         "/runs/cancel",
         "runs.cancel_many",
@@ -47,7 +61,7 @@ ROWS: Final[tuple[Row, ...]] = (
         example=examples.CANCEL_MANY,
         answer=examples.COUNTED,
     ),
-    asking(
+    _asking(
         "POST",
         "/runs/retry",
         "runs.retry_many",
@@ -55,9 +69,9 @@ ROWS: Final[tuple[Row, ...]] = (
         example=examples.RETRY_MANY,
         answer=examples.RETRIED_MANY,
     ),
-    asking("GET", "/runs/{run_id}", "runs.get", tag="runs", answer=examples.ENDED),
-    asking("GET", "/runs", "runs.list", tag="runs", answer=examples.RUNS),
-    asking(
+    _asking("GET", "/runs/{run_id}", "runs.get", tag="runs", answer=examples.ENDED),
+    _asking("GET", "/runs", "runs.list", tag="runs", answer=examples.RUNS),
+    _asking(
         "POST",
         "/runs/{run_id}/cancel",
         "runs.cancel",
@@ -65,7 +79,7 @@ ROWS: Final[tuple[Row, ...]] = (
         example={"reason": "not needed any more"},
         answer=examples.CANCELED,
     ),
-    asking(
+    _asking(
         "POST",
         "/runs/{run_id}/retry",
         "runs.retry",
@@ -75,7 +89,7 @@ ROWS: Final[tuple[Row, ...]] = (
         headers=_LOCATION,
         answer=examples.RETRIED,
     ),
-    asking(
+    _asking(
         "POST",
         "/runs/{run_id}/answers",
         "runs.answer",
@@ -83,12 +97,12 @@ ROWS: Final[tuple[Row, ...]] = (
         example={"question_id": "ask-1", "answer": True},
         answer=examples.QUEUED,
     ),
-    asking(
+    _asking(
         "GET", "/runs/{run_id}/questions", "runs.questions", tag="runs", answer=examples.QUESTIONS
     ),
-    asking("GET", "/runs/{run_id}/export", "runs.export", tag="runs", answer=examples.EXPORT),
-    asking("GET", "/runs/{run_id}/logs", "runs.logs", tag="runs", answer=examples.LOGS),
-    asking(
+    _asking("GET", "/runs/{run_id}/export", "runs.export", tag="runs", answer=examples.EXPORT),
+    _asking("GET", "/runs/{run_id}/logs", "runs.logs", tag="runs", answer=examples.LOGS),
+    _asking(
         "POST",
         "/runs/{run_id}/uploads",
         "blobs.create_upload",
@@ -101,8 +115,8 @@ ROWS: Final[tuple[Row, ...]] = (
     ),
     RECEIVING,
     SENDING,
-    asking("GET", "/plugins", "plugins.list", tag="plugins", answer=examples.PLUGINS),
-    asking(
+    _asking("GET", "/plugins", "plugins.list", tag="plugins", answer=examples.PLUGINS),
+    _asking(
         "POST",
         "/plugin/trigger",
         "plugins.trigger",
@@ -117,6 +131,4 @@ ROWS: Final[tuple[Row, ...]] = (
         example=examples.TRIGGER,
         answer=examples.ENVELOPE,
     ),
-    CAPABILITIES,
-    VERSION,
 )

@@ -68,7 +68,7 @@ class _Upload:
             await draft.aclose()
 
 
-class Blobs:
+class Uploads:
     """Everything that can be done with blobs from outside."""
 
     def __init__(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from perdure.runtime.kernel.settings import SECRET_PREFIX
+from perdure.runtime.kernel.variables import SECRET_PREFIX
 from perdure.runtime.secrets.sealed_files import read_private
 
 if TYPE_CHECKING:

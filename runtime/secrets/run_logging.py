@@ -59,12 +59,6 @@ def about_run(run_id: str | None, trace_id: str | None = None) -> Iterator[None]
         _current.reset(token)
 
 
-def run_of_stream(stream: str) -> str | None:
-    """Give the run whose stream this is, if it is a run's."""
-    kind, _, run_id = stream.partition("/")
-    return run_id if kind == "run" else None
-
-
 class _RunHandler(logging.Handler):
     """The first handler of all: it names the run, and gives the run its lines."""
 

@@ -7,49 +7,21 @@ Other parts of a server add figures of theirs, and need not know Prometheus for 
 from __future__ import annotations
 
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
-from perdure.actors.run.status import Status
+from perdure.runtime.kernel.figures import Figure, figure, figures_by
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Sequence
 
     from prometheus_client.metrics_core import Metric
 
     from perdure.runtime.kernel.node import Node
-
-
-Labels = tuple[tuple[str, str], ...]
-
-
-class Figure(NamedTuple):
-    """A number with a name, or one for each value of its labels."""
-
-    name: str  # without the prefix and, of a counter, without `_total`
-    kind: Literal["gauge", "counter"]
-    about: str
-    values: Mapping[Labels, float]
-
-
-def figure(name: str, kind: Literal["gauge", "counter"], about: str, value: float) -> Figure:
-    """Give a figure that is one number."""
-    return Figure(name, kind, about, {(): value})
-
-
-def figures_by(
-    label: str,
-    name: str,
-    kind: Literal["gauge", "counter"],
-    about: str,
-    values: Mapping[str, float],
-) -> Figure:
-    """Give a figure with a number for each value of a label."""
-    return Figure(name, kind, about, {((label, key),): value for key, value in values.items()})
 
 
 class Metrics(Collector):
@@ -59,7 +31,7 @@ class Metrics(Collector):
         """Show a node, its process, and what else there is."""
         self._node = node
         self._more = more
-        self._runs: Mapping[str, int] = {}
+        self._of_features: Sequence[Figure] = ()
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         PlatformCollector(registry=self._registry)
@@ -67,7 +39,8 @@ class Metrics(Collector):
 
     async def shown(self) -> bytes:
         """Give all figures as text."""
-        self._runs = await self._node.catalogue.statuses()
+        parts = self._node.parts.values()
+        self._of_features = [each for part in parts for each in await part.figures()]
         return generate_latest(self._registry)
 
     def collect(self) -> Iterable[Metric]:
@@ -76,20 +49,12 @@ class Metrics(Collector):
             yield _family(each)
 
     def _figures(self) -> Iterable[Figure]:
-        node, log = self._node, self._node.host.log
+        node, log = self._node, self._node.log
         queued, queued_bytes = log.writer.queued
-        runs = {status.value: self._runs.get(status.value, 0) for status in Status}
         yield Figure(
             "build_info", "gauge", "The release that runs.", {(("version", version("perdure")),): 1}
         )
-        yield figures_by("status", "runs", "gauge", "Runs in the log.", runs)
-        yield figure("executions", "gauge", "Runs being executed.", node.host.running)
-        yield figure("runs_waiting", "gauge", "Runs that wait for their turn.", node.host.waiting)
-        yield figure("actors_live", "gauge", "Actors in memory.", node.host.runs.live)
-        yield figure(
-            "actors_started", "counter", "Actors that came to life.", node.host.runs.started
-        )
-        yield figure("actor_crashes", "counter", "Actors that crashed.", node.host.runs.crashed)
+        yield from self._of_features
         yield figure(
             "log_position", "gauge", "Position of the newest record.", log.tail.head.position
         )
@@ -102,7 +67,7 @@ class Metrics(Collector):
         yield figures_by(
             "surface", "followers", "gauge", "Clients that follow.", node.channels.followers
         )
-        yield figure("closing", "gauge", "1 while no new work is taken.", node.host.closing)
+        yield figure("closing", "gauge", "1 while no new work is taken.", node.closing.is_set())
 
 
 def _family(figure: Figure) -> Metric:

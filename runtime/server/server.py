@@ -1,6 +1,6 @@
 """A whole server: a node, its surfaces, and the port they are behind.
 
-    server = Server(settings, load_plugins(settings))
+    server = Server(settings, features)
     await nursery.start(server.run)
     ...
     server.stop()  # in good order; cancelling it ends it as a crash would
@@ -25,30 +25,32 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from perdure.eventlog.env import RealEnv
-from perdure.runtime.http import event_routes as events
 from perdure.runtime.http import health
 from perdure.runtime.http.app import create_app
 from perdure.runtime.kernel.announcement import Announcement, announced
 from perdure.runtime.kernel.data_directory import DataDir
+from perdure.runtime.kernel.figures import Figure, figure, figures_by
 from perdure.runtime.kernel.local_node import open_local_node
 from perdure.runtime.kernel.node import Node
 from perdure.runtime.kernel.principal import principal_of
 from perdure.runtime.kernel.routes.reply import json_reply
 from perdure.runtime.port import Gate, Port, PortLimits, open_listeners, tls_context
 from perdure.runtime.port.host_guard import LOCAL_HOSTS
-from perdure.runtime.runs.routes import ROWS
-from perdure.runtime.server.metrics import Figure, Metrics, figure, figures_by
+from perdure.runtime.server.metrics import Metrics
 from perdure.runtime.websocket import Sockets
+from perdure.runtime.websocket.asyncapi_route import ASYNCAPI
+from perdure.runtime.websocket.sockets import PATH, UPGRADE_TO, socket_facts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
+    from perdure.runtime.kernel.features import Features
     from perdure.runtime.kernel.settings import Settings
-    from perdure.runtime.plugins.loading import Loaded
     from perdure.runtime.port import Upgrade
 
+LETTING_GO: Final = 5.0  # seconds that work which was let go of gets to notice
 PARTING: Final = 5.0  # seconds that connections get to end
 _STARTING: Final[health.Readiness] = {"ready": False, "why": "starting: the log is being read"}
 _log = logging.getLogger("perdure.serve")
@@ -97,10 +99,10 @@ class Entrance:
 class Server:
     """One process that serves one log."""
 
-    def __init__(self, settings: Settings, loaded: Loaded) -> None:
+    def __init__(self, settings: Settings, features: Features) -> None:
         """Nothing is opened before ``run``."""
         self._settings = settings
-        self._loaded = loaded
+        self._features = features
         self._stopping = trio.Event()
 
     def stop(self) -> None:
@@ -109,7 +111,7 @@ class Server:
 
     async def run(self, task_status: trio.TaskStatus[Serving] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until told to stop, or cancelled."""
-        settings = self._settings
+        settings = self._settings.server
         tls = None
         if settings.tls_certificate or settings.tls_key:
             tls = tls_context(Path(settings.tls_certificate), Path(settings.tls_key))
@@ -119,10 +121,10 @@ class Server:
             entrance,
             upgrade=entrance.upgrade,
             limits=PortLimits(body_bytes=settings.body_limit),
-            gate=gate_of(settings),
+            gate=gate_of(self._settings),
             env=RealEnv(),
         )
-        url = url_of(settings, _port_of(listeners))
+        url = url_of(self._settings, _port_of(listeners))
         connections = trio.CancelScope()
 
         async def serve(task_status: trio.TaskStatus[object] = trio.TASK_STATUS_IGNORED) -> None:
@@ -132,16 +134,16 @@ class Server:
         async with trio.open_nursery() as nursery:
             await nursery.start(serve)
             async with (
-                open_local_node(settings, self._loaded) as node,
+                open_local_node(self._settings, self._features) as node,
                 trio.open_nursery() as surfaces,
             ):
                 sockets = Sockets(node, principal_of)
                 surfaces.start_soon(sockets.run)
-                entrance.open(_app(node, settings, port, sockets), sockets)
+                entrance.open(_app(node, self._settings, port, sockets), sockets)
                 announcement = Announcement(
                     pid=os.getpid(), url=url, certificate=_absolute(settings.tls_certificate)
                 )
-                with announced(DataDir.of(settings), announcement):
+                with announced(DataDir.of(self._settings), announcement):
                     task_status.started(Serving(node=node, port=port, url=url))
                     await self._stopping.wait()
                     await self._go_down(node, port, sockets)
@@ -149,17 +151,17 @@ class Server:
                 surfaces.cancel_scope.cancel()
 
     async def _go_down(self, node: Node, port: Port, sockets: Sockets) -> None:
-        host, grace = node.host, self._settings.drain_grace
-        _log.info("going down: no new work; %d runs get %g s to end", host.running, grace)
-        host.close()
+        grace = self._settings.server.drain_grace
+        _log.info("going down: no new work; %d runs get %g s to end", node.busy, grace)
+        node.close()
         with trio.move_on_after(grace):
-            await host.at_rest(host.env.now() + round(grace * 1_000_000_000))
-        left = host.running
-        host.drain()
-        with trio.move_on_after(host.limits.cancel_grace):
-            await host.settled()
-        if left or host.waiting:
-            _log.info("%d runs are left for the next start", left + host.waiting)
+            await node.at_rest(node.env.now() + round(grace * 1_000_000_000))
+        left = node.busy
+        node.drain()
+        with trio.move_on_after(LETTING_GO):
+            await node.settled()
+        if left or node.waiting:
+            _log.info("%d runs are left for the next start", left + node.waiting)
         node.leaving.set()
         sockets.drain()
         port.drain()
@@ -170,16 +172,17 @@ class Server:
 
 def gate_of(settings: Settings) -> Gate:
     """Say by which names a server may be asked, and from the pages of whom."""
-    own = [] if _is_wildcard(settings.host) else [_bracketed(settings.host)]
-    return Gate(hosts=[*LOCAL_HOSTS, *own, *settings.hosts], origins=settings.origins)
+    server = settings.server
+    own = [] if _is_wildcard(server.host) else [_bracketed(server.host)]
+    return Gate(hosts=[*LOCAL_HOSTS, *own, *server.hosts], origins=server.origins)
 
 
 def url_of(settings: Settings, port: int) -> str:
     """Give an address at which a server is reached from its own machine."""
-    host = settings.host
+    host = settings.server.host
     if _is_wildcard(host):
         host = "::1" if ":" in host else "127.0.0.1"
-    scheme = "https" if settings.tls_certificate else "http"
+    scheme = "https" if settings.server.tls_certificate else "http"
     return f"{scheme}://{_bracketed(host)}:{port}"
 
 
@@ -216,8 +219,13 @@ def _port_of(listeners: Sequence[trio.abc.Listener[Any]]) -> int:
 
 def _app(node: Node, settings: Settings, port: Port, sockets: Sockets) -> ASGIApp:
     metrics = Metrics(node, lambda: _port_figures(port), lambda: _socket_figures(sockets))
-    rows = (*ROWS, *events.ROWS, *health.ROWS, health.metrics_row(metrics))
-    return create_app(node, settings, rows, sockets.limits)
+    return create_app(
+        node,
+        settings,
+        (health.metrics_route(metrics), ASYNCAPI),
+        facts=socket_facts(sockets.limits),
+        upgrades={PATH: UPGRADE_TO},
+    )
 
 
 def _port_figures(port: Port) -> Iterable[Figure]:

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any, Final, NotRequired, TypedDict
 
 import msgspec
 
+from perdure.runtime.kernel.channels.service import FOLLOW
 from perdure.runtime.kernel.errors import ErrorDetail
-from perdure.runtime.runs.answers import EVENT_TYPES
-from perdure.runtime.runs.requests import FollowLog
 from perdure.runtime.websocket.conversation import Call, EndReason, Follow, More, Stop
 from perdure.runtime.websocket.formats import FORMATS
 from perdure.runtime.websocket.sockets import PATH
@@ -16,6 +15,7 @@ from perdure.runtime.websocket.sockets import PATH
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from perdure.runtime.kernel.features import Features
     from perdure.runtime.kernel.operations import Operation
 
 _REFERENCE: Final = "#/components/schemas/{name}"
@@ -42,8 +42,7 @@ class Refusal(TypedDict):
 class Events(TypedDict):
     """Events of a follow, and the cursor that leads on from here.
 
-    The cursor is null while runs that exist are still being listed. Without events it is a
-    heartbeat.
+    The cursor is null until the initial listing is complete. Without events it is a heartbeat.
     """
 
     id: str | int
@@ -70,10 +69,12 @@ FROM_CLIENTS: Final = (Call, Follow, More, Stop)
 FROM_SERVER: Final = (Answer, Refusal, Events, Live, End)
 
 
-def document(operations: Iterable[Operation], version: str) -> dict[str, Any]:
+def document(operations: Iterable[Operation], features: Features, version: str) -> dict[str, Any]:
     """Describe everything that can be said on a connection."""
     rows = [row for row in operations if not row.follows]
-    types: list[Any] = [*FROM_CLIENTS, *FROM_SERVER, FollowLog, *EVENT_TYPES.values()]
+    events = {name: channel.event for name, channel in features.channels.items()}
+    types: list[Any] = [*FROM_CLIENTS, *FROM_SERVER, features.operations[FOLLOW].request]
+    types += events.values()
     types += [kind for row in rows for kind in (row.request, row.response)]
     made, components = msgspec.json.schema_components(types, ref_template=_REFERENCE)
     schemas = dict(zip(types, made, strict=True))
@@ -118,7 +119,7 @@ def document(operations: Iterable[Operation], version: str) -> dict[str, Any]:
             }
             for row in rows
         },
-        "x-channels": {name: schemas[event] for name, event in EVENT_TYPES.items()},
+        "x-channels": {name: schemas[event] for name, event in events.items()},
     }
 
 

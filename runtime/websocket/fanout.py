@@ -19,13 +19,14 @@ from perdure.runtime.kernel.channels.service import BATCH_BYTES
 from perdure.runtime.websocket.frames import framed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from perdure.eventlog.filter import Filter
     from perdure.eventlog.log import EventLog
     from perdure.eventlog.record import Mark, Record
-    from perdure.runtime.kernel.channels import Following
+    from perdure.runtime.kernel.channels import Subscription
     from perdure.runtime.kernel.channels.channel import Channel
-    from perdure.runtime.kernel.channels.event import Shown
+    from perdure.runtime.kernel.channels.event import ChannelEvent
     from perdure.runtime.websocket.formats import Format
 
 STEP: Final = 256  # records at a time: few are encoded before the first is sent
@@ -35,7 +36,7 @@ BREATH: Final = 64  # frames that are written, or groups passed by, before other
 class Member(Protocol):
     """A follower that is live."""
 
-    following: Following
+    subscription: Subscription
     format: Format
     prefix: bytes  # of its event frames
 
@@ -50,12 +51,13 @@ class _Group:
     """Followers that want the same."""
 
     def __init__(self, first: Member, now: float) -> None:
-        self.channel = first.following.channel
-        self.where = first.following.where
-        self.stream = first.following.where.only_stream
+        self.channel = first.subscription.channel
+        self.where = first.subscription.where
+        self.only = _only(first.subscription.where)
+        self.ends_with = first.subscription.ends_with
         self.format = first.format
         self.members: dict[Member, Mark] = {}  # and the place at which each came, or was served
-        self.told_position = first.following.follow.mark.position
+        self.told_position = first.subscription.follow.mark.position
         self.told_at = now
 
 
@@ -65,19 +67,25 @@ class _News:
     def __init__(self, records: Sequence[Record]) -> None:
         self.records = records
         self.upto = records[-1].mark
-        self._shown: dict[tuple[str, int], Shown | None] = {}
+        self._shown: dict[tuple[str, int], Sequence[ChannelEvent]] = {}
 
-    def for_group(self, group: _Group) -> list[Shown]:
+    def for_group(self, group: _Group) -> list[ChannelEvent]:
         """Give what a group wants of them."""
         passing = (record for record in self.records if group.where.matches(record))
-        shown = (self._show(group.channel, record) for record in passing)
-        return thinned([one for one in shown if one is not None])
+        return thinned([event for each in passing for event in self._show(group.channel, each)])
+
+    def names(self) -> Iterable[str]:
+        """Name the streams that they belong to, and the scopes, each once."""
+        names: dict[str, None] = {}
+        for record in self.records:
+            names[record.stream] = names[_of_scope(record.scope)] = None
+        return names
 
     def ends(self, stream: str) -> bool:
         """Tell whether a stream has come to its end."""
         return any(record.seal and record.stream == stream for record in self.records)
 
-    def _show(self, channel: Channel, record: Record) -> Shown | None:
+    def _show(self, channel: Channel, record: Record) -> Sequence[ChannelEvent]:
         key = (channel.name, record.position)
         if key not in self._shown:
             self._shown[key] = channel.show(record)
@@ -94,7 +102,7 @@ class Fanout:
         self._beats_at = log.env.monotonic() + heartbeat
         self._mark = log.tail.head  # where all members are
         self._groups: dict[object, _Group] = {}
-        self._by_stream: dict[str, list[_Group]] = {}  # those that follow one stream only
+        self._by_name: dict[str, list[_Group]] = {}  # those that follow one stream, or one scope
         self._general: list[_Group] = []
 
     @property
@@ -104,10 +112,10 @@ class Fanout:
 
     def join(self, member: Member) -> bool:
         """Take in a follower that is live; False if something has come in the meantime."""
-        place = member.following.follow.mark
+        place = member.subscription.follow.mark
         if place != self._log.tail.head:
             return False
-        key = (member.following.key, member.format.name)
+        key = (member.subscription.key, member.format.name)
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = _Group(member, self._log.env.monotonic())
@@ -117,22 +125,22 @@ class Fanout:
 
     def drop(self, member: Member) -> None:
         """Let go of a follower, if it is here: it has seen all up to where it is told to go on."""
-        key = (member.following.key, member.format.name)
+        key = (member.subscription.key, member.format.name)
         group = self._groups.get(key)
         if group is None or member not in group.members:
             return
-        member.following.follow.move_to(max(group.members.pop(member), self._mark))
+        member.subscription.follow.move_to(max(group.members.pop(member), self._mark))
         if group.members:
             return
         del self._groups[key]
         self._list_with(group).remove(group)
-        if group.stream is not None and not self._by_stream[group.stream]:
-            del self._by_stream[group.stream]
+        if group.only is not None and not self._by_name[group.only]:
+            del self._by_name[group.only]
 
     def _list_with(self, group: _Group) -> list[_Group]:
-        if group.stream is None:
+        if group.only is None:
             return self._general
-        return self._by_stream.setdefault(group.stream, [])
+        return self._by_name.setdefault(group.only, [])
 
     async def run(self) -> None:
         """Serve until the log closes."""
@@ -158,16 +166,15 @@ class Fanout:
     async def _deliver(self, news: _News) -> None:
         """Give each group what it wants."""
         groups = list(self._general)
-        if self._by_stream:
-            streams = dict.fromkeys(record.stream for record in news.records)
-            groups += [group for s in streams for group in self._by_stream.get(s, ())]
+        if self._by_name:
+            groups += [group for name in news.names() for group in self._by_name.get(name, ())]
         for number, group in enumerate(groups, 1):
             if not number % BREATH:
                 await trio.lowlevel.checkpoint()
-            shown = news.for_group(group)
-            ends = group.stream is not None and news.ends(group.stream)
-            if shown or ends:
-                await self._send(group, shown, news.upto, ends=ends)
+            events = news.for_group(group)
+            ends = group.ends_with is not None and news.ends(group.ends_with)
+            if events or ends:
+                await self._send(group, events, news.upto, ends=ends)
 
     async def _beat(self) -> None:
         """Tell those who have heard nothing for long where the log is now."""
@@ -178,10 +185,12 @@ class Fanout:
             if silent and group.told_position < self._mark.position:
                 await self._send(group, [], self._mark, ends=False)
 
-    async def _send(self, group: _Group, shown: Sequence[Shown], upto: Mark, *, ends: bool) -> None:
+    async def _send(
+        self, group: _Group, events: Sequence[ChannelEvent], upto: Mark, *, ends: bool
+    ) -> None:
         """Send a batch to a whole group."""
         cursor = self._log.cursor(upto)
-        batch, count = group.format.batch(shown, cursor), len(shown)
+        batch, count = group.format.batch(events, cursor), len(events)
         group.told_position, group.told_at = upto.position, self._log.env.monotonic()
         ours = self._mark.position
         seen_all = max(upto.position, ours + 1)
@@ -213,6 +222,18 @@ class Fanout:
         for group in list(self._groups.values()):
             for member in list(group.members):
                 self._send_away(member)
+
+
+def _only(where: Filter) -> str | None:
+    """Name the one stream or scope that a filter lets pass, if it is only one."""
+    if where.only_stream is not None:
+        return where.only_stream
+    return None if where.only_scope is None else _of_scope(where.only_scope)
+
+
+def _of_scope(scope: str) -> str:
+    """Tell the name of a scope from that of a stream."""
+    return f"scope:{scope}"
 
 
 def _few(records: Sequence[Record]) -> Sequence[Record]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 if TYPE_CHECKING:
-    from perdure.runtime.kernel.channels import Delivery, Following
+    from perdure.runtime.kernel.channels import Delivery, Subscription
     from perdure.runtime.websocket.conversation import Conversation, EndReason
     from perdure.runtime.websocket.fanout import Fanout
     from perdure.runtime.websocket.formats import Format
@@ -19,7 +19,7 @@ MOST: Final = 500  # events in a frame
 class Follower:
     """A follow, from its beginning to its end."""
 
-    following: Following
+    subscription: Subscription
 
     def __init__(
         self,
@@ -77,12 +77,14 @@ class Follower:
 
     # What it does
 
-    async def serve(self, following: Following, conversation: Conversation, fanout: Fanout) -> None:
+    async def serve(
+        self, subscription: Subscription, conversation: Conversation, fanout: Fanout
+    ) -> None:
         """Deliver until the end, and tell it."""
-        self.following = following
+        self.subscription = subscription
         await self._deliver(conversation, fanout)
         reason = "terminal" if self._reason is None else self._reason
-        cursor = self._ended_at or following.cursor
+        cursor = self._ended_at or subscription.cursor
         await self._send(conversation.end(self._id, reason, cursor))
 
     async def _deliver(self, conversation: Conversation, fanout: Fanout) -> None:
@@ -100,7 +102,7 @@ class Follower:
         delivery = await self._pull()
         if delivery is None:
             return False
-        if delivery.shown or not delivery.live:
+        if delivery.events or not delivery.live:
             await self._send_batch(delivery)
         if delivery.end:
             self._ended_at, self._reason = delivery.cursor, None
@@ -114,7 +116,7 @@ class Follower:
         if self._reason is not None:
             return False
         with trio.CancelScope() as self._waiting:
-            while self._credit == 0:
+            while self._credit is not None and self._credit <= 0:
                 self._credited = trio.Event()
                 await self._credited.wait()
             await self._pulls.acquire()
@@ -124,7 +126,7 @@ class Follower:
     async def _pull(self) -> Delivery | None:
         """Give what comes next, or the live edge; None if it is to stop."""
         with trio.CancelScope() as self._waiting:
-            return await self.following.next_delivery(self._most(), wait=False)
+            return await self.subscription.next_delivery(self._most(), wait=False)
         return None
 
     async def _stand_in_group(self, fanout: Fanout) -> None:
@@ -143,8 +145,8 @@ class Follower:
 
     async def _send_batch(self, delivery: Delivery) -> None:
         if self._credit is not None:
-            self._credit -= len(delivery.shown)
-        await self._send(self.prefix + self.format.batch(delivery.shown, delivery.cursor))
+            self._credit -= len(delivery.events)
+        await self._send(self.prefix + self.format.batch(delivery.events, delivery.cursor))
 
     async def _send(self, message: bytes) -> None:
         await self._wire.send_message(self.format.opcode, message)

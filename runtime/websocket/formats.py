@@ -20,7 +20,7 @@ from perdure.runtime.websocket.frames import BINARY, TEXT
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perdure.runtime.kernel.channels.event import Shown
+    from perdure.runtime.kernel.channels.event import ChannelEvent
 
 FollowId = str | int
 
@@ -45,7 +45,7 @@ class Format(Protocol):
     def prefix(self, follow_id: FollowId) -> bytes:
         """Begin an event frame."""
 
-    def batch(self, shown: Sequence[Shown], cursor: str | None) -> bytes:
+    def batch(self, events: Sequence[ChannelEvent], cursor: str | None) -> bytes:
         """Write what all followers get, after their prefixes."""
 
 
@@ -69,10 +69,10 @@ class Json:
         """Begin an event frame."""
         return b'{"id":%b,' % encode_json(follow_id)
 
-    def batch(self, shown: Sequence[Shown], cursor: str | None) -> bytes:
+    def batch(self, events: Sequence[ChannelEvent], cursor: str | None) -> bytes:
         """Write what all followers get."""
         return b'"events":[%b],"cursor":%b}' % (
-            b",".join([one.json for one in shown]),
+            b",".join([one.json for one in events]),
             encode_json(cursor),
         )
 
@@ -97,11 +97,11 @@ class Cbor:
         """Begin an event frame: a map of three begins here."""
         return b"\xa3\x62id%b" % cbor2.dumps(follow_id)
 
-    def batch(self, shown: Sequence[Shown], cursor: str | None) -> bytes:
+    def batch(self, events: Sequence[ChannelEvent], cursor: str | None) -> bytes:
         """Write what all followers get."""
         return b"\x66events%b%b\x66cursor%b" % (
-            _array_head(len(shown)),
-            b"".join([one.cbor for one in shown]),
+            _array_head(len(events)),
+            b"".join([one.cbor for one in events]),
             cbor2.dumps(cursor),
         )
 

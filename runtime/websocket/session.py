@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import trio
 from trio_websocket import ConnectionClosed
 
+from perdure.runtime.kernel.channels.service import FOLLOW
 from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.principal import Permission
 from perdure.runtime.websocket.conversation import (
@@ -34,7 +35,6 @@ PING_AFTER: Final = 20.0  # seconds of silence
 GONE_AFTER: Final = 60.0
 FAREWELL: Final = 5.0  # seconds that parting may take
 SERVICE_RESTART: Final = 1012
-FOLLOW: Final = "log.follow"
 PULLS: Final = 4  # follows of a connection whose batches are on their way; others wait without one
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import trio
 import wsproto.utilities
@@ -94,6 +94,22 @@ class SocketLimits:
     conversation: ConversationLimits = field(default_factory=ConversationLimits)
 
 
+def socket_facts(limits: SocketLimits) -> dict[str, Any]:
+    """Give what clients want to know of connections, for the capabilities."""
+    frames, conversation = limits.wire.frames, limits.conversation
+    return {
+        "formats": list(FORMATS),
+        "websocket": {
+            "message_bytes": frames.message_bytes,
+            "fragments": frames.fragments,
+            "frames_a_second": frames.rate,
+            "calls": conversation.calls,
+            "call_bytes": conversation.call_bytes,
+            "follows": conversation.follows,
+        },
+    }
+
+
 class Sockets:
     """The WebSocket surface of a node."""
 
@@ -104,11 +120,11 @@ class Sockets:
         limits: SocketLimits | None = None,
     ) -> None:
         """Serve what a node can do; ``run`` has to be running."""
-        self._env = node.host.env
+        self._env = node.env
         self._operations = node.operations
         self._principal_of = principal_of
         self.limits = limits or SocketLimits()
-        self._fanout = Fanout(node.host.log, heartbeat=node.channels.limits.heartbeat)
+        self._fanout = Fanout(node.log, heartbeat=node.channels.limits.heartbeat)
         self._sessions: set[Session] = set()
         self._draining = False
         self.run = self._fanout.run

@@ -21,10 +21,10 @@ from perdure.runtime.blobs.store import BlobStore
 from perdure.runtime.execution.byte_export import settle
 from perdure.runtime.execution.current_run import CurrentRun
 from perdure.runtime.execution.limits import HostLimits
-from perdure.runtime.kernel.node import open_node
 from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.plugin import declared
-from perdure.runtime.runs.index import Directory
+from perdure.runtime.runs.feature import open_run_node
+from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import CreateRun
 from tests.crash.recorded_program import main
 from tests.crash.soundness import LOG_NAME
@@ -66,18 +66,17 @@ async def serve(directory: Path, answers: int) -> None:
     blobs = BlobStore(env, FileDepot(directory))
     plugins = {"crash": declared(Exporting)}
     limits = HostLimits(inline_limit=INLINE)
-    listed = Directory(":memory:")
     async with (
         open_log(env, store) as log,
-        open_node(log, plugins, listed, limits=limits, blobs=blobs) as node,
+        open_run_node(log, plugins, limits=limits, blobs=blobs) as node,
     ):
-        open_runs = [listed.run_id for listed in await node.catalogue.open_runs(0)]
+        open_runs = [listed.run_id for listed in await runs_of(node).index.open_runs(0)]
         request = CreateRun(plugin_id="crash", entry_id="blobs", args={})
         for _ in range(RUNS - len(open_runs)):
-            created = await node.runs.create(LOCAL, request)
+            created = await runs_of(node).runs.create(LOCAL, request)
             open_runs.append(created["run"]["run_id"])
         for run_id in open_runs:
-            await node.host.end_of(run_id)
+            await runs_of(node).host.end_of(run_id)
     listed.close()
     store.close()
 

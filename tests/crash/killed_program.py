@@ -19,10 +19,12 @@ from perdure.eventlog import RealEnv, SqliteStore, open_log
 from perdure.runtime.blobs.file_depot import FileDepot
 from perdure.runtime.blobs.store import BlobStore
 from perdure.runtime.execution.limits import HostLimits
-from perdure.runtime.kernel.node import Node, open_node
+from perdure.runtime.kernel.data_directory import DataDir
+from perdure.runtime.kernel.node import Node
 from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.plugin import declared
-from perdure.runtime.runs.index import Directory
+from perdure.runtime.runs.feature import open_run_node
+from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import CreateRun
 from tests.crash.soundness import LOG_NAME
 from tests.crash.writing_child import end_with_standard_input
@@ -32,9 +34,9 @@ async def create_for_ever(node: Node, entry_id: str) -> None:
     """Create one run after the other."""
     request = CreateRun(plugin_id="crash", entry_id=entry_id, args={})
     while True:
-        run_id = (await node.runs.create(LOCAL, request))["run"]["run_id"]
+        run_id = (await runs_of(node).runs.create(LOCAL, request))["run"]["run_id"]
         os.write(1, f"ACK {run_id}\n".encode())
-        await node.host.end_of(run_id)
+        await runs_of(node).host.end_of(run_id)
 
 
 async def serve(
@@ -42,16 +44,13 @@ async def serve(
 ) -> None:
     """Take up what is open; then create more of each entry, or wait for the end of all."""
     env = RealEnv()
-    with (
-        closing(SqliteStore.open(directory / LOG_NAME, env=env)) as store,
-        closing(Directory(directory / "runs.db")) as runs,
-    ):
+    with closing(SqliteStore.open(directory / LOG_NAME, env=env)) as store:
         async with (
             open_log(env, store) as log,
-            open_node(
+            open_run_node(
                 log,
                 {"crash": declared(plugin)},
-                runs,
+                data=DataDir(directory),
                 limits=limits,
                 blobs=BlobStore(env, FileDepot(directory)),
             ) as node,
@@ -61,7 +60,7 @@ async def serve(
                 for entry_id in entries:
                     nursery.start_soon(create_for_ever, node, entry_id)
                 await trio.sleep_forever()
-            await node.host.settled()
+            await runs_of(node).host.settled()
             os.write(1, b"DONE\n")
 
 

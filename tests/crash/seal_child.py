@@ -19,11 +19,11 @@ from perdure import RunContext, Secret, entry, plugin
 from perdure.actors.run.events import RunCreated
 from perdure.eventlog import RealEnv, SqliteStore, open_log
 from perdure.eventlog.sqlite.file import sync_directory
-from perdure.runtime.kernel.node import open_node
 from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.plugin import declared
 from perdure.runtime.runs.creation import Creation
-from perdure.runtime.runs.index import Directory
+from perdure.runtime.runs.feature import open_run_node
+from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import CreateRun
 from perdure.runtime.secrets.secrets import Accepted, Secrets, open_secrets
 from tests.crash.recorded_program import main
@@ -60,23 +60,22 @@ async def serve(directory: Path, answers: int) -> None:
     """Take up what is open, create runs, and wait for the ends of all."""
     env = RealEnv()
     store = SqliteStore.open(directory / LOG_NAME, env=env)
-    listed = Directory(":memory:")
     secrets = open_secrets(env, directory, {})
     async with (
         open_log(env, store) as log,
-        open_node(log, PLUGINS, listed, secrets=secrets) as node,
+        open_run_node(log, PLUGINS, secrets=secrets) as node,
     ):
-        run_ids = [listed.run_id for listed in await node.catalogue.open_runs(0)]
+        run_ids = [listed.run_id for listed in await runs_of(node).index.open_runs(0)]
         for number in range(RUNS):
             args = {"number": number, "token": token(number)}
             request = CreateRun(plugin_id="crash", entry_id="use", args=args)
-            created = await node.runs.create(LOCAL, request)
+            created = await runs_of(node).runs.create(LOCAL, request)
             run_ids.append(created["run"]["run_id"])
             os.write(answers, f"ACK {run_ids[-1]}\n".encode())
             if number % 2:
-                await node.host.end_of(run_ids[-1])
+                await runs_of(node).host.end_of(run_ids[-1])
         for run_id in run_ids:
-            await node.host.end_of(run_id)
+            await runs_of(node).host.end_of(run_id)
             os.write(answers, f"END {run_id}\n".encode())
         await trio.sleep(0.05)  # the last seal is being dropped
     listed.close()

@@ -9,8 +9,7 @@ import trio
 
 from perdure.actors.run.events import RUN_EVENTS, RunCreated, RunEnded
 from perdure.eventlog import EventLogError, RealEnv, SqliteStore, open_log
-from perdure.runtime.kernel.node import open_node
-from perdure.runtime.runs.index import Directory
+from perdure.runtime.runs.feature import open_run_node
 from perdure.runtime.secrets.encryption import unsealed
 from perdure.runtime.secrets.sealed_files import (
     KEY_FILE,
@@ -90,14 +89,14 @@ def _lost_secrets(directory: Path, unfinished: dict[str, RunCreated]) -> Iterato
 
 async def _after_start_up(directory: Path, store: SqliteStore, unfinished: set[str]) -> list[str]:
     """Start a node that takes up no run, and look which secrets it keeps."""
-    env, listed = RealEnv(), Directory(":memory:")
+    env = RealEnv()
     try:
         secrets = open_secrets(env, directory, {})
     except SecretsUnusable as exc:
         return [f"nothing starts: {exc}"]
     async with (
         open_log(env, store) as log,
-        open_node(log, PLUGINS, listed, secrets=secrets, only=()),
+        open_run_node(log, PLUGINS, secrets=secrets, only=()),
     ):
         kept = set(await secrets.run_ids())
     listed.close()

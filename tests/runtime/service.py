@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -14,16 +14,19 @@ from perdure.eventlog import MemoryStore, RealEnv, open_log
 from perdure.runtime.blobs.depot import Depot
 from perdure.runtime.blobs.store import BlobLimits, BlobStore
 from perdure.runtime.execution.limits import HostLimits
-from perdure.runtime.kernel.channels import Following
+from perdure.runtime.features import FEATURES
+from perdure.runtime.kernel.channels import Subscription
+from perdure.runtime.kernel.channels.service import Frame
 from perdure.runtime.kernel.errors import OperationError
-from perdure.runtime.kernel.node import OPERATIONS, Node, open_node
+from perdure.runtime.kernel.node import Node
 from perdure.runtime.kernel.principal import LOCAL, Principal
-from perdure.runtime.kernel.settings import TriggerMode
+from perdure.runtime.kernel.requests import Request
 from perdure.runtime.plugins.plugin import Plugin, declared
-from perdure.runtime.runs.answers import ExportPage, Frame, RunAnswer, RunPage
+from perdure.runtime.runs.answers import ExportPage, RunAnswer, RunPage
 from perdure.runtime.runs.bulk import RATE
 from perdure.runtime.runs.claims import CLAIM_WINDOW
-from perdure.runtime.runs.index import Directory
+from perdure.runtime.runs.feature import open_run_node
+from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import (
     AnswerRun,
     CancelRun,
@@ -31,9 +34,9 @@ from perdure.runtime.runs.requests import (
     ExportRun,
     GetRun,
     ListRuns,
-    Request,
     RetryRun,
 )
+from perdure.runtime.runs.settings import TriggerMode
 from perdure.runtime.secrets.references import SecretSource
 from perdure.runtime.secrets.sealed_files import Seals
 from perdure.runtime.secrets.secrets import Secrets
@@ -49,14 +52,14 @@ class Service:
         """Wrap a running node."""
         self.node = node
         self.plugin_id = "test"
-        self.world = World(node.host, store)
+        self.world = World(runs_of(node).host, store)
 
     async def call(
         self, name: str, request: Request | Mapping[str, Any], principal: Principal = LOCAL
     ) -> Any:
         """Call an operation; its answer and its errors are those that the table promises."""
         args = msgspec.to_builtins(request) if isinstance(request, Request) else request
-        row = OPERATIONS[name]
+        row = FEATURES.operations[name]
         try:
             answer = await self.node.operations.call(principal, name, args)
         except OperationError as error:
@@ -65,7 +68,7 @@ class Service:
             raise
         if not row.follows:
             assert msgspec.convert(answer, row.response) == answer
-            await self.node.host.log.resolve(answer["cursor"])
+            await self.node.log.resolve(answer["cursor"])
         return answer
 
     async def create(self, principal: Principal, request: CreateRun) -> RunAnswer:
@@ -111,38 +114,38 @@ class Service:
         await self.world.end(run_id)
         return await self.read(run_id)
 
-    async def follow(self, channel: str, principal: Principal = LOCAL, **more: Any) -> Following:
+    async def follow(self, channel: str, principal: Principal = LOCAL, **more: Any) -> Subscription:
         """Follow a channel."""
         request = {"channel": channel, **more}
         return await self.call("log.follow", request, principal)  # type: ignore[no-any-return]
 
     async def cursor(self) -> str:
         """The cursor at the head of the log."""
-        return self.node.host.log.cursor(await self.node.host.log.head())
+        return self.node.log.cursor(await self.node.log.head())
 
 
-async def next_frame(following: Following) -> Frame:
+async def next_frame(subscription: Subscription) -> Frame:
     """Wait for the next delivery, with its events as they are."""
-    shown, cursor, live, end = await following.next_delivery()
+    shown, cursor, live, end = await subscription.next_delivery()
     events = [one.as_event() for one in shown]
     return {"events": events, "cursor": cursor, "live": live, "end": end}
 
 
-async def events(following: Following) -> list[Any]:
+async def events(subscription: Subscription) -> list[Any]:
     """Pull what a follower has missed, until it is live."""
     missed: list[Any] = []
     while True:
-        frame = await next_frame(following)
+        frame = await next_frame(subscription)
         missed.extend(frame["events"])
         if frame["live"]:
             return missed
 
 
-async def until_ended(following: Following) -> list[RunDelta]:
+async def until_ended(subscription: Subscription) -> list[RunDelta]:
     """Pull deltas until one tells an end."""
     seen: list[Any] = []
     while not seen or seen[-1]["status"] not in {"succeeded", "failed", "canceled", "timeout"}:
-        seen.extend((await next_frame(following))["events"])
+        seen.extend((await next_frame(subscription))["events"])
     return seen
 
 
@@ -163,22 +166,20 @@ async def service(
     env = SteadyEnv()
     env.delay = 0.001
     secrets = Secrets(env, vault=Vault(env, seals), source=source)
-    with closing(Directory(":memory:")) as directory:
-        async with (
-            open_log(env, store) as log,
-            open_node(
-                log,
-                plugins or {"test": declared(Example)},
-                directory,
-                limits=HostLimits(**limits),
-                claim_window=claim_window,
-                blobs=blobs,
-                secrets=secrets,
-                bulk_rate=bulk_rate,
-                trigger=trigger,
-            ) as node,
-        ):
-            yield Service(node, store)
+    async with (
+        open_log(env, store) as log,
+        open_run_node(
+            log,
+            plugins or {"test": declared(Example)},
+            limits=HostLimits(**limits),
+            claim_window=claim_window,
+            blobs=blobs,
+            secrets=secrets,
+            bulk_rate=bulk_rate,
+            trigger=trigger,
+        ) as node,
+    ):
+        yield Service(node, store)
 
 
 @asynccontextmanager
@@ -194,20 +195,18 @@ async def real_service(
 ) -> AsyncIterator[Service]:
     """Run a node in the real world, on a log in memory."""
     store, env = store or MemoryStore(), RealEnv()
-    with closing(Directory(":memory:")) as directory:
-        async with (
-            open_log(env, store) as log,
-            open_node(
-                log,
-                plugins,
-                directory,
-                limits=HostLimits(**limits),
-                blobs=BlobStore(env, depot, limits=blob_limits),
-                secrets=Secrets(env, vault=Vault(env, seals), source=source),
-                trigger=trigger,
-            ) as node,
-        ):
-            yield Service(node, store)
+    async with (
+        open_log(env, store) as log,
+        open_run_node(
+            log,
+            plugins,
+            limits=HostLimits(**limits),
+            blobs=BlobStore(env, depot, limits=blob_limits),
+            secrets=Secrets(env, vault=Vault(env, seals), source=source),
+            trigger=trigger,
+        ) as node,
+    ):
+        yield Service(node, store)
 
 
 async def refused(code: str, call: Callable[[], Any]) -> OperationError:

@@ -14,9 +14,10 @@ from perdure.runtime.backup import back_up, restore, verify_blobs
 from perdure.runtime.blobs.file_depot import FileDepot
 from perdure.runtime.blobs.store import BlobStore
 from perdure.runtime.kernel.data_directory import LOG_BACKUP
-from perdure.runtime.kernel.node import Node, open_node
+from perdure.runtime.kernel.node import Node
 from perdure.runtime.kernel.principal import LOCAL
-from perdure.runtime.runs.index import Directory
+from perdure.runtime.runs.feature import open_run_node
+from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import CreateRun, ExportRun
 from tests.runtime.execution.test_current_run import PLUGINS, Scripted
 
@@ -26,12 +27,12 @@ LARGE = [bytes([number]) * 100_000 for number in range(3)]
 @asynccontextmanager
 async def node_in(data_dir: Path) -> AsyncIterator[tuple[EventLog, Node]]:
     """Run a node on the files of a data directory."""
-    env, directory = RealEnv(), Directory(":memory:")
+    env = RealEnv()
     store = SqliteStore.open(data_dir / "log.db", env=env)
     blobs = BlobStore(env, FileDepot(data_dir))
     async with (
         open_log(env, store) as log,
-        open_node(log, PLUGINS, directory, blobs=blobs) as node,
+        open_run_node(log, PLUGINS, blobs=blobs) as node,
     ):
         yield log, node
     directory.close()
@@ -48,8 +49,8 @@ async def export_all(node: Node) -> str:
 
     Scripted.body = staticmethod(body)
     request = CreateRun(plugin_id="test", entry_id="go", args={})
-    run_id = (await node.runs.create(LOCAL, request))["run"]["run_id"]
-    await node.host.end_of(run_id)
+    run_id = (await runs_of(node).runs.create(LOCAL, request))["run"]["run_id"]
+    await runs_of(node).host.end_of(run_id)
     return run_id
 
 
@@ -71,7 +72,7 @@ async def test_a_backup_brings_back_the_log_and_its_blobs(data_dir: Path, tmp_pa
     backup, restored = tmp_path / "backup", tmp_path / "restored"
     async with node_in(data_dir) as (log, node):
         run_id = await export_all(node)
-        async with node.host.blobs.draft("0192-nobody") as draft:
+        async with runs_of(node).host.blobs.draft("0192-nobody") as draft:
             await draft.write(b"not named")
             await draft.publish()
         report = await back_up(log, FileDepot(data_dir), backup)
@@ -85,10 +86,10 @@ async def test_a_backup_brings_back_the_log_and_its_blobs(data_dir: Path, tmp_pa
     async with node_in(restored) as (log, node):
         assert (await verify(log)).sound
         assert (await verify_blobs(log, FileDepot(restored))).blobs == 3
-        page = await node.runs.export(LOCAL, ExportRun(run_id=run_id))
+        page = await runs_of(node).runs.export(LOCAL, ExportRun(run_id=run_id))
         for item, data in zip(page["items"], LARGE, strict=False):
             digest = item["metadata"]["sha256"]
-            async with node.blobs.open(LOCAL, run_id, digest) as content:
+            async with runs_of(node).uploads.open(LOCAL, run_id, digest) as content:
                 assert await content.read() == data
 
 

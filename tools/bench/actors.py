@@ -25,10 +25,11 @@ from perdure.actors.run.events import RUN_EVENTS, ExportAppended, StepRecorded
 from perdure.eventlog import Append, SnapshotFile, SqliteStore, StreamWrite, open_log
 from perdure.eventlog.env import RealEnv
 from perdure.runtime.execution.limits import HostLimits
-from perdure.runtime.kernel.node import open_node
+from perdure.runtime.kernel.data_directory import DataDir
 from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.plugin import declared
-from perdure.runtime.runs.index import Directory
+from perdure.runtime.runs.feature import open_run_node
+from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import CreateRun
 from tools.bench.benchmark import Benchmark, Figure, Setting, Sides, Target
 from tools.bench.measure import MILLISECONDS, Sample, Stopwatch
@@ -159,26 +160,28 @@ class Patient:
 
 async def measure_actors(number: int, directory: Path) -> dict[str, float]:
     """Let runs wait for answers, then drop what can be dropped; give KiB for each."""
-    with closing(Directory(directory / "runs.db")) as runs:
-        async with (
-            opened(directory / "log.db") as log,
-            open_node(
-                log, {"memory": declared(Patient)}, runs, limits=HostLimits(runs=number)
-            ) as node,
-        ):
-            request = CreateRun(plugin_id="memory", entry_id="wait", args={})
-            before = _traced()
-            for _ in range(number):
-                await node.runs.create(LOCAL, request)
-            follow = await log.follow()
-            while follow.mark.position < number * _RECORDS:
-                await follow.next_batch()
-            waiting = _traced()
-            node.host.drain()
-            await node.host.settled()
-            live = _traced()
-            node.host.runs.let_go()
-            passivated = _traced()
+    async with (
+        opened(directory / "log.db") as log,
+        open_run_node(
+            log,
+            {"memory": declared(Patient)},
+            data=DataDir(directory),
+            limits=HostLimits(runs=number),
+        ) as node,
+    ):
+        request = CreateRun(plugin_id="memory", entry_id="wait", args={})
+        before = _traced()
+        for _ in range(number):
+            await runs_of(node).runs.create(LOCAL, request)
+        follow = await log.follow()
+        while follow.mark.position < number * _RECORDS:
+            await follow.next_batch()
+        waiting = _traced()
+        runs_of(node).host.drain()
+        await runs_of(node).host.settled()
+        live = _traced()
+        runs_of(node).host.runs.let_go()
+        passivated = _traced()
     return {
         "waiting": (waiting - passivated) / number / _KIB,
         "live": (live - passivated) / number / _KIB,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -20,12 +20,13 @@ from perdure.eventlog.sqlite.file import sync_directory
 from perdure.runtime.blobs.blob import Blob
 from perdure.runtime.blobs.file_depot import FileDepot
 from perdure.runtime.blobs.store import BlobStore
-from perdure.runtime.kernel.node import open_node
+from perdure.runtime.kernel.data_directory import DataDir
 from perdure.runtime.kernel.principal import LOCAL
-from perdure.runtime.kernel.settings import Settings
 from perdure.runtime.plugins.plugin import declared
-from perdure.runtime.runs.index import Directory
+from perdure.runtime.runs.feature import open_run_node
+from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import CreateRun
+from perdure.runtime.runs.settings import RunSettings
 from tools.bench.benchmark import Benchmark, Figure, Setting, Sides
 from tools.bench.measure import Sample, Stopwatch, latencies
 from tools.bench.workload import opened
@@ -41,7 +42,7 @@ _WRITTEN: Final = 128  # MiB
 _READS: Final = 2000
 _READ_FROM: Final = 32  # MiB
 _EXPORTS: Final = 200
-_INLINE: Final = Settings().inline_limit
+_INLINE: Final = RunSettings().inline_limit
 
 
 def _pieces(size: int, seed: int) -> list[bytes]:
@@ -171,19 +172,18 @@ def _export(setting: Setting, number: int, size: int) -> Sample:
             """Measure on an open node."""
             blobs = BlobStore(RealEnv(), FileDepot(directory))
             plugins = {"bench-blobs": declared(Exporting)}
-            with closing(Directory(directory / "runs.db")) as listed:
-                async with (
-                    opened(directory / "log.db") as log,
-                    open_node(log, plugins, listed, blobs=blobs) as node,
-                ):
-                    args = {"number": number, "size": size}
-                    request = CreateRun(plugin_id="bench-blobs", entry_id="exports", args=args)
-                    with Stopwatch() as watch:
-                        created = await node.runs.create(LOCAL, request)
-                        ended = await node.host.end_of(created["run"]["run_id"])
-                    if ended.state.error is not None:
-                        raise RuntimeError(ended.state.error.message)
-                    return watch.sample(number)
+            async with (
+                opened(directory / "log.db") as log,
+                open_run_node(log, plugins, data=DataDir(directory), blobs=blobs) as node,
+            ):
+                args = {"number": number, "size": size}
+                request = CreateRun(plugin_id="bench-blobs", entry_id="exports", args=args)
+                with Stopwatch() as watch:
+                    created = await runs_of(node).runs.create(LOCAL, request)
+                    ended = await runs_of(node).host.end_of(created["run"]["run_id"])
+                if ended.state.error is not None:
+                    raise RuntimeError(ended.state.error.message)
+                return watch.sample(number)
 
         return trio.run(main)
 

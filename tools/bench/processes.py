@@ -5,17 +5,19 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from contextlib import asynccontextmanager, closing, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
 from perdure import RunContext, entry, plugin
-from perdure.runtime.kernel.node import Node, open_node
+from perdure.runtime.kernel.data_directory import DataDir
+from perdure.runtime.kernel.node import Node
 from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.plugin import declared
-from perdure.runtime.runs.index import Directory
+from perdure.runtime.runs.feature import open_run_node
+from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import CancelRun, CreateRun
 from tools.bench.benchmark import Benchmark, Figure, Setting, Sides
 from tools.bench.measure import MILLISECONDS, Sample, Stopwatch, latencies, quantile
@@ -48,12 +50,11 @@ class Inline:
 async def _node(path: Path) -> AsyncIterator[Node]:
     """Open a log and everything above it."""
     plugins = {made.id: made for made in map(declared, (Processes, Inline))}
-    with closing(Directory(path.with_name("runs.db"))) as directory:
-        async with (
-            opened(path) as log,
-            open_node(log, plugins, directory) as node,
-        ):
-            yield node
+    async with (
+        opened(path) as log,
+        open_run_node(log, plugins, data=DataDir(path.parent)) as node,
+    ):
+        yield node
 
 
 async def _run(node: Node, name: str, **args: Any) -> float:
@@ -61,8 +62,8 @@ async def _run(node: Node, name: str, **args: Any) -> float:
     begun = time.perf_counter()
     plugin_id, _, entry_id = name.partition(".")
     request = CreateRun(plugin_id=plugin_id, entry_id=entry_id, args=args)
-    created = await node.runs.create(LOCAL, request)
-    ended = await node.host.end_of(created["run"]["run_id"])
+    created = await runs_of(node).runs.create(LOCAL, request)
+    ended = await runs_of(node).host.end_of(created["run"]["run_id"])
     if ended.state.error is not None:
         raise RuntimeError(ended.state.error.message)
     return time.perf_counter() - begun
@@ -79,7 +80,7 @@ def _start_ours(setting: Setting, number: int) -> Sample:
                 with Stopwatch() as watch:
                     for _ in range(number):
                         cold.append(await _run(node, "bench-process.nothing"))
-                        await node.host.processes.let_go()
+                        await runs_of(node).host.processes.let_go()
                 await _run(node, "bench-process.nothing")
                 warm = [await _run(node, "bench-process.nothing") for _ in range(number)]
                 figures = {"warm": quantile(warm, 0.5) * MILLISECONDS, **latencies(cold)}
@@ -131,13 +132,13 @@ def _cancel(setting: Setting, number: int) -> Sample:
 async def _cancel_one(node: Node) -> float:
     """Start an entry that stays, cancel it by force, wait for the end of its process."""
     request = CreateRun(plugin_id="bench-process", entry_id="stays", args={})
-    run_id = (await node.runs.create(LOCAL, request))["run"]["run_id"]
-    following = await node.host.log.follow(await node.host.log.head())
+    run_id = (await runs_of(node).runs.create(LOCAL, request))["run"]["run_id"]
+    following = await node.log.follow(await node.log.head())
     while not any(b"here" in record.body for record in (await following.next_batch()).records):
         pass
     begun = time.perf_counter()
-    await node.runs.cancel(LOCAL, CancelRun(run_id=run_id, force=True))
-    await node.host.settled()
+    await runs_of(node).runs.cancel(LOCAL, CancelRun(run_id=run_id, force=True))
+    await runs_of(node).host.settled()
     return time.perf_counter() - begun
 
 

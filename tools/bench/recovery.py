@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from shutil import copy
@@ -19,9 +19,10 @@ from perdure.actors.run.core import RUN, Run
 from perdure.actors.run.events import RUN_EVENTS, Activated, RunCreated, RunEvent
 from perdure.actors.run.stream import stream_of
 from perdure.eventlog import Append, Metadata, StreamWrite
-from perdure.runtime.kernel.node import open_node
+from perdure.runtime.kernel.data_directory import DataDir
 from perdure.runtime.plugins.plugin import declared
-from perdure.runtime.runs.index import Directory
+from perdure.runtime.runs.feature import open_run_node
+from perdure.runtime.runs.part import runs_of
 from tools.bench.benchmark import Benchmark, Figure, Setting, Sides, Target
 from tools.bench.measure import Sample, Stopwatch
 from tools.bench.runs import Bench
@@ -79,12 +80,11 @@ def _activated(log: EventLog) -> StreamWrite:
 
 async def take_up(path: Path) -> None:
     """Be a process that starts on a log, and return when nothing is left to do."""
-    with closing(Directory(path.with_name("runs.db"))) as directory:
-        async with (
-            opened(path) as log,
-            open_node(log, {"bench": declared(Bench)}, directory) as node,
-        ):
-            await node.host.settled()
+    async with (
+        opened(path) as log,
+        open_run_node(log, {"bench": declared(Bench)}, data=DataDir(path.parent)) as node,
+    ):
+        await runs_of(node).host.settled()
 
 
 def _start_on(setting: Setting, log: Path, pending: int) -> Sample:

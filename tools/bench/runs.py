@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from contextlib import asynccontextmanager, closing, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import trio
 
 from perdure import RunContext, entry, plugin
-from perdure.runtime.kernel.node import open_node
+from perdure.runtime.kernel.data_directory import DataDir
 from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.plugin import declared
-from perdure.runtime.runs.index import Directory
+from perdure.runtime.runs.feature import open_run_node
+from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import CreateRun
 from tools.bench.benchmark import Benchmark, Figure, Setting, Sides, Target
 from tools.bench.eventlog_append import append_alone
@@ -58,12 +59,11 @@ class Bench:
 @asynccontextmanager
 async def _service(path: Path) -> AsyncIterator[tuple[Host, Runs]]:
     """Open a log and everything above it."""
-    with closing(Directory(path.with_name("runs.db"))) as directory:
-        async with (
-            opened(path) as log,
-            open_node(log, {"bench": declared(Bench)}, directory) as node,
-        ):
-            yield node.host, node.runs
+    async with (
+        opened(path) as log,
+        open_run_node(log, {"bench": declared(Bench)}, data=DataDir(path.parent)) as node,
+    ):
+        yield runs_of(node).host, runs_of(node).runs
 
 
 async def _one_after_another(host: Host, runs: Runs, number: int) -> list[float]:

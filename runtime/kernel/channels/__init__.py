@@ -2,4 +2,4 @@
 
 from perdure.runtime.kernel.channels.service import Channels as Channels
 from perdure.runtime.kernel.channels.subscription import Delivery as Delivery
-from perdure.runtime.kernel.channels.subscription import Following as Following
+from perdure.runtime.kernel.channels.subscription import Subscription as Subscription

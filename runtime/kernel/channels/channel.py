@@ -1,134 +1,108 @@
-"""What a channel lets pass, and how it shows each record that does.
+"""A channel: the log as its followers want to see it, as data.
 
-Both are pure: the same record always gives the same event, so whoever comes back with a cursor
-misses nothing and gets nothing twice.
-
-    runs     changes of runs, small enough to send to everybody
-    export   what runs put out
-    run      both of one run, in order
-    log      the records themselves, for operators
+What passes and how it is shown are pure: the same record always gives the same events, so a
+follower that comes back with a cursor misses nothing and gets nothing twice. A record may give
+several events; they share its cursor, and nothing that is sent ends between them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
-from perdure.actors.run.events import (
-    RUN_EVENTS,
-    Activated,
-    Answered,
-    CancelRequested,
-    ExportAppended,
-    ProgressReported,
-    RunCreated,
-    RunEnded,
-    StageChanged,
-)
-from perdure.actors.run.stream import stream_of
-from perdure.actors.run.views import delta, export_item
+import msgspec
+
 from perdure.eventlog.filter import Filter
-from perdure.runtime.kernel.channels.event import Shown
-from perdure.runtime.kernel.channels.record_event import ShownRecord
+from perdure.eventlog.record import Mark, Record
+from perdure.runtime.kernel.channels.event import ChannelEvent
+from perdure.runtime.kernel.principal import Permission, Principal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from perdure.eventlog.record import FieldValue, Record
-    from perdure.runtime.kernel.principal import Principal
-    from perdure.runtime.runs.requests import FollowLog
-
-_CHANGES: Final = frozenset(
-    event.event_name
-    for event in (
-        RunCreated,
-        Activated,
-        Answered,
-        ProgressReported,
-        StageChanged,
-        CancelRequested,
-        RunEnded,
-    )
-)
-_EXPORTS: Final = frozenset({ExportAppended.event_name})
-_REPORTS: Final = {ProgressReported.event_name: "progress", StageChanged.event_name: "stage"}
+    from collections.abc import Iterable
 
 
-class Channel(NamedTuple):
-    """A channel: the events that concern it, and what it makes of a record."""
+class InitialPages(Protocol):
+    """What exists when a follower begins, as events at one place in the log."""
+
+    @property
+    def more(self) -> bool:
+        """Whether there is another page."""
+
+    async def next_page(self, limit: int) -> list[ChannelEvent]:
+        """Give the next so many. Cancelling it loses nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """What one follower gets: the records that pass, how it begins, and when it ends."""
+
+    where: Filter
+    ends_with: str | None = None  # the stream with whose end the follow ends
+    has_ended: Callable[[Mark], Awaitable[bool]] | None = None  # at a place; with ``ends_with``
+    initial: Callable[[Mark], InitialPages] | None = None  # for those who come without a cursor
+
+
+class Filters(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What a follower may state; all of it must match."""
+
+    async def open(self, part: Any, principal: Principal) -> Opening:  # noqa: ANN401, ARG002
+        """Check what is stated, and give what passes. ``part`` is the feature at work."""
+        return Opening(where=Filter())
+
+
+async def open_filtered(part: Any, principal: Principal, filters: Filters) -> Opening:  # noqa: ANN401
+    """Let pass what is stated, of the follower's own tenant."""
+    opening = await filters.open(part, principal)
+    tenant = Filter(fields={"tenant": frozenset({principal.tenant})})
+    return replace(opening, where=opening.where & tenant)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventRoute:
+    """Where a channel is followed over HTTP."""
+
+    path: str  # with names of filters in it, only those can be stated
+    name: str
+    summary: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Channel:
+    """Something that can be followed."""
 
     name: str
-    names: frozenset[str] | None  # of events; None is all of them
-    show: Callable[[Record], Shown | None]
+    about: str  # what its events are, as a part of a sentence
+    event: Any  # their type
+    names: frozenset[str] | None  # of the stored events that concern it; None is all of them
+    show: Callable[[Record], Sequence[ChannelEvent]]
+    filters: type[Filters] = Filters
+    open: Callable[[Any, Principal, Any], Awaitable[Opening]] = open_filtered
+    permission: Permission = Permission.READ
+    errors: tuple[str, ...] = ()
+    routes: tuple[EventRoute, ...] = ()
 
-    def wants(self, principal: Principal, request: FollowLog) -> Filter:
-        """Say what passes: all that the request states must match."""
-        fields: dict[str, frozenset[FieldValue]] = {}
-        if self.name != "log":
-            fields["tenant"] = frozenset({principal.tenant})
-        for name in ("task_id", "plugin_id", "entry_id"):
-            wanted = getattr(request, name)
-            if wanted is not None:
-                fields[name] = frozenset({wanted})
-        if request.status is not None:
-            fields["status"] = frozenset(request.status)
-            if self.name == "runs":
-                fields["changed"] = frozenset({True})
-        streams = None if request.run_id is None else frozenset({stream_of(request.run_id)})
-        return Filter(streams=streams, names=self.names, fields=fields)
-
-    def shown(self, records: Iterable[Record]) -> list[Shown]:
+    def events(self, records: Iterable[Record]) -> list[ChannelEvent]:
         """Show some records."""
-        if self.names is None:
-            return [shown for record in records if (shown := self.show(record))]
-        return thinned([shown for record in records if (shown := self.show(record)) is not None])
+        show = self.show
+        shown = [event for record in records for event in show(record)]
+        return shown if self.names is None else thinned(shown)
 
 
-def thinned(shown: list[Shown]) -> list[Shown]:
-    """Keep of the reports of a run the last of each kind, and all else.
+def thinned(events: list[ChannelEvent]) -> list[ChannelEvent]:
+    """Keep the last report of each kind on each actor, and every event that is no report.
 
-    Whoever lags behind is told where a run is, not each step of how it got there.
+    A follower that lags behind is told where a run is, not each step of how it got there.
     """
-    if not any(one.report is not None for one in shown):
-        return shown
-    kept: list[Shown] = []
+    if not any(event.report is not None for event in events):
+        return events
+    kept: list[ChannelEvent] = []
     reported: set[tuple[str, str]] = set()
-    for one in reversed(shown):
-        if one.report is not None:
-            if one.report in reported:
+    for event in reversed(events):
+        if event.report is not None:
+            if event.report in reported:
                 continue
-            reported.add(one.report)
-        kept.append(one)
+            reported.add(event.report)
+        kept.append(event)
     kept.reverse()
     return kept
-
-
-def _change(record: Record) -> Shown | None:
-    change = delta(record)
-    if change is None:
-        return None
-    kind = _REPORTS.get(record.name)
-    report = None if kind is None else (record.stream, kind)
-    return Shown("run", record.mark, change, report=report)
-
-
-def _item(record: Record) -> Shown | None:
-    if record.name != ExportAppended.event_name:
-        return None
-    item = export_item(record.stream.removeprefix("run/"), RUN_EVENTS.decode(record))
-    return Shown("export", record.mark, item)
-
-
-def _either(record: Record) -> Shown | None:
-    shown = _item(record) or _change(record)
-    if shown is None:
-        return None
-    event = {shown.kind: shown.as_event()}
-    return Shown(shown.kind, shown.mark, event, report=shown.report)
-
-
-CHANNELS: Final = {
-    "runs": Channel("runs", _CHANGES, _change),
-    "export": Channel("export", _EXPORTS, _item),
-    "run": Channel("run", _CHANGES | _EXPORTS, _either),
-    "log": Channel("log", None, ShownRecord),
-}

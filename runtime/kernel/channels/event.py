@@ -1,8 +1,8 @@
-"""What a channel shows of a record: an event, encoded once for each format and shared by all."""
+"""An event of a channel: what it shows of a record, encoded once a format and shared by all."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import cbor2
 import msgspec
@@ -10,10 +10,8 @@ import msgspec
 if TYPE_CHECKING:
     from perdure.eventlog.record import Mark
 
-Kind = Literal["run", "export", "record"]
 
-
-class Shown:
+class ChannelEvent:
     """An event at a place in the log.
 
     ``report`` names what it reports on, if only the newest report on that is of interest. A listed
@@ -22,7 +20,7 @@ class Shown:
 
     __slots__ = ("_cbor", "_event", "_json", "_mark", "is_listed", "kind", "report")
 
-    kind: Kind
+    kind: str  # as clients tell it from others of the same channel
     report: tuple[str, str] | None
     is_listed: bool
     _json: bytes | None
@@ -30,7 +28,7 @@ class Shown:
 
     def __init__(
         self,
-        kind: Kind,
+        kind: str,
         mark: Mark,
         event: Any,  # noqa: ANN401 - whatever its channel shows
         *,

@@ -9,18 +9,33 @@ from __future__ import annotations
 from binascii import hexlify
 from functools import lru_cache
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import cbor2
 
 from perdure.eventlog import cbor
 from perdure.eventlog.record import EVENT_ID_BYTES
-from perdure.runtime.kernel.channels.event import Shown
+from perdure.runtime.kernel.channels.event import ChannelEvent
 
 if TYPE_CHECKING:
     from perdure.eventlog.record import Mark, Record
-    from perdure.runtime.kernel.channels.event import Kind
-    from perdure.runtime.runs.answers import LogRecord
+
+
+class LogRecord(TypedDict):
+    """A record of the log as it was stored, for operators."""
+
+    position: int
+    version: int
+    schema: int
+    event_time: int
+    commit_time: int
+    stream: str
+    scope: str
+    name: str
+    event_id: str
+    sealed: bool
+    metadata: dict[str, Any]
+    body: Any
 
 
 def log_record(record: Record) -> LogRecord:
@@ -41,7 +56,7 @@ def log_record(record: Record) -> LogRecord:
     }
 
 
-class ShownRecord(Shown):
+class RecordEvent(ChannelEvent):
     """A record itself; what it says is looked at only if somebody has to.
 
     A log is replayed by the hundred thousand, so one costs little more than its name.
@@ -49,7 +64,7 @@ class ShownRecord(Shown):
 
     __slots__ = ("_record",)
 
-    kind: Kind = "record"
+    kind: str = "record"
     report: tuple[str, str] | None = None
     is_listed: bool = False
 

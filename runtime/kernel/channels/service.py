@@ -1,75 +1,134 @@
-"""The operation that follows: who may, from where, and what of it."""
+"""The operation that follows a channel."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
+
+import msgspec
 
 from perdure.eventlog.filter import Filter
 from perdure.eventlog.follow import FollowLimits
-from perdure.runtime.kernel.channels.channel import CHANNELS
-from perdure.runtime.kernel.channels.subscription import Following
+from perdure.runtime.kernel.channels.log_channel import merged_filters
+from perdure.runtime.kernel.channels.subscription import Subscription
 from perdure.runtime.kernel.errors import OperationError
-from perdure.runtime.kernel.operations import operation
+from perdure.runtime.kernel.operations import Operation, operation, operations_of
 from perdure.runtime.kernel.principal import Permission, Principal
-from perdure.runtime.runs.answers import Frame
-from perdure.runtime.runs.open_runs import Listing
-from perdure.runtime.runs.reader import RunReader
-from perdure.runtime.runs.requests import FollowLog
+from perdure.runtime.kernel.requests import After, Limit, Request
 
 if TYPE_CHECKING:
-    from perdure.eventlog.record import Mark
-    from perdure.runtime.execution.host import Host
-    from perdure.runtime.kernel.channels.subscription import HasEnded
-    from perdure.runtime.runs.live_index import Catalogue
+    from collections.abc import Iterable, Mapping
 
+    from perdure.eventlog.log import EventLog
+    from perdure.eventlog.record import Mark
+    from perdure.runtime.kernel.channels.channel import Channel, Filters
+
+FOLLOW: Final = "log.follow"
 BATCH_BYTES: Final = 64 << 10  # of records in a delivery: a stalled follower holds some copies
+EVENTS_IN_FRAME: Final = 500
+
+
+class FollowRequest(Request):
+    """Follow a channel from a cursor on. What else can be stated depends on the channels."""
+
+    channel: str
+    after: After | None = None
+    limit: Limit = EVENTS_IN_FRAME
+
+
+class Frame(TypedDict):
+    """Some events of a channel, in order.
+
+    ``cursor`` leads on from here; it is null until the initial listing is complete. ``live`` says
+    that nothing newer was known, ``end`` that nothing will follow: what was followed has ended. A
+    frame without events is a heartbeat.
+    """
+
+    events: list[Any]
+    cursor: str | None
+    live: bool
+    end: bool
 
 
 class Channels:
-    """The channels of one host."""
+    """The channels of one log."""
 
-    def __init__(self, host: Host, catalogue: Catalogue) -> None:
-        """Show what is in the host's log."""
-        self._log = host.log
-        self._catalogue = catalogue
-        self._reader = RunReader(host.log, host.runs)
+    def __init__(
+        self, log: EventLog, channels: Mapping[str, Channel], parts: Mapping[str, Any]
+    ) -> None:
+        """Show what is in a log; ``parts`` are the features at work, by channel."""
+        self._log = log
+        self._channels = channels
+        self._parts = parts
         self.limits = FollowLimits(bytes=BATCH_BYTES)
         self.followers = Counter[str]()  # how many follow, by surface
 
-    @operation("log.follow", Permission.READ, "RUN_NOT_FOUND", "INVALID_CURSOR", frames=Frame)
-    async def follow(self, principal: Principal, request: FollowLog) -> Following:
+    @operation(FOLLOW, Permission.READ, "INVALID_CURSOR", frames=Frame)
+    async def follow(self, principal: Principal, request: FollowRequest) -> Subscription:
         """Follow changes of runs, their exports, or the log itself, from a cursor on."""
-        if request.channel == "log" and Permission.OPERATE not in principal.permissions:
-            raise OperationError("PERMISSION_DENIED", "the raw log is for operators")
-        if request.channel == "run" and request.run_id is None:
-            raise OperationError("VALIDATION_ERROR", "the channel run needs a run_id")
-        if request.run_id is not None:
-            await self._reader.require(principal, request.run_id)
-        channel = CHANNELS[request.channel]
-        where = channel.wants(principal, request)
-        # Of one run everything is looked at, so that its end is seen on every channel.
-        pulled = where if request.run_id is None else Filter(streams=where.streams)
+        channel = self._channels[request.channel]
+        if channel.permission not in principal.permissions:
+            raise OperationError(
+                "PERMISSION_DENIED",
+                f"the channel {channel.name} needs the permission to {channel.permission}",
+            )
+        filters = _filters_of(channel, request)
+        opening = await channel.open(self._parts.get(channel.name), principal, filters)
+        opening = replace(opening, where=replace(opening.where, names=channel.names))
+        pulled = opening.where
+        if opening.ends_with is not None:  # everything is looked at, so that the end is seen
+            pulled = Filter(streams=pulled.streams, scopes=pulled.scopes)
         begin: str | Mark | None = request.after
-        listing = None
-        if request.channel == "runs" and request.after is None:
+        initial = None
+        if opening.initial is not None and request.after is None:
             begin = await self._log.head()
-            listing = Listing(self._catalogue, self._reader, principal, request, begin)
-        return Following(
-            channel,
-            where,
-            await self._log.follow(begin, pulled, replace(self.limits, records=request.limit)),
-            limit=request.limit,
-            has_ended=self._end_of(principal, request),
-            listing=listing,
+            initial = opening.initial(begin)
+        limits = replace(self.limits, records=request.limit)
+        follow = await self._log.follow(begin, pulled, limits)
+        return Subscription(channel, opening, follow, limit=request.limit, initial=initial)
+
+
+def _filters_of(channel: Channel, request: FollowRequest) -> Filters:
+    """Give what a request states as the filters of its channel."""
+    known = channel.filters.__struct_fields__
+    stated = {
+        name: value
+        for name in request.__struct_fields__
+        if name not in FollowRequest.__struct_fields__
+        and (value := getattr(request, name)) is not None
+    }
+    if unknown := sorted(stated.keys() - set(known)):
+        raise OperationError(
+            "VALIDATION_ERROR", f"the channel {channel.name} has no filter {unknown[0]!r}"
         )
+    return channel.filters(**stated)
 
-    def _end_of(self, principal: Principal, request: FollowLog) -> HasEnded | None:
-        run_id = request.run_id
-        return None if run_id is None else partial(self._has_ended, principal, run_id)
 
-    async def _has_ended(self, principal: Principal, run_id: str, at: Mark) -> bool:
-        folded = await self._reader.now(principal, run_id)
-        return folded.state.status.is_terminal and folded.mark.position <= at.position
+def follow_operation(channels: Iterable[Channel]) -> Operation:
+    """Give the row of the table for following these channels."""
+    channels = list(channels)
+    (row,) = operations_of(Channels).values()
+    errors = dict.fromkeys(code for channel in channels for code in channel.errors)
+    return replace(row, request=_request_for(channels), errors=(*row.errors, *errors))
+
+
+def _request_for(channels: Iterable[Channel]) -> type[FollowRequest]:
+    """Give the type of a request to follow: which channels there are, and all their filters."""
+    names = [channel.name for channel in channels]
+    filters = merged_filters("AllFilters", list(dict.fromkeys(each.filters for each in channels)))
+    about = "; ".join(f"``{channel.name}``: {channel.about}" for channel in channels)
+    made: type[Any] = msgspec.defstruct(
+        "FollowLog",
+        [
+            ("channel", Literal[tuple(names)]),
+            ("after", After | None, None),
+            *((each.name, each.type, None) for each in msgspec.structs.fields(filters)),
+            ("limit", Limit, EVENTS_IN_FRAME),
+        ],
+        bases=(FollowRequest,),
+        namespace={"__doc__": f"Follow a channel from a cursor on.\n\n{about}."},
+        kw_only=True,
+        forbid_unknown_fields=True,
+    )
+    return made

@@ -25,15 +25,15 @@ from urllib.parse import parse_qsl
 from perdure.eventlog import cbor
 from perdure.eventlog.errors import CodecError
 from perdure.runtime.kernel.errors import OperationError
+from perdure.runtime.kernel.requests import Instant, Place
 from perdure.runtime.kernel.strict_json import JSON, decode_json
-from perdure.runtime.runs.requests import Instant, Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from starlette.requests import Request
 
-    from perdure.runtime.runs.requests import Request as Asked
+    from perdure.runtime.kernel.requests import AnyRequest
 
     Read = Callable[[str], Any]
 
@@ -51,7 +51,7 @@ class Reading(NamedTuple):
     is_list: bool = False
 
 
-def queried(request: type[Asked], names: Collection[str]) -> dict[str, Reading]:
+def queried(request: type[AnyRequest], names: Collection[str]) -> dict[str, Reading]:
     """Say how the fields of a request are read from a query."""
     hints = get_type_hints(request, include_extras=True)
     return {name: _reading(hints[name]) for name in names}

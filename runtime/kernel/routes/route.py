@@ -1,7 +1,7 @@
-"""A row of the table of routes: one method at one address, what it takes, answers and does.
+"""A route of HTTP: one method at one address, what it takes, answers and does.
 
-Rows are data: the application, the OpenAPI document, the API page and the reference are made from
-them. Modules add to the surface by giving rows.
+Routes are data: the application, the OpenAPI document, the API page and the reference are made from
+them.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from starlette.requests import Request as HttpRequest
 from starlette.types import ASGIApp
 
 from perdure.runtime.kernel.node import Node
+from perdure.runtime.kernel.requests import AnyRequest
 from perdure.runtime.kernel.settings import Settings
 from perdure.runtime.kernel.strict_json import JSON
-from perdure.runtime.runs.requests import Request
-from perdure.runtime.websocket import SocketLimits
 
 Handler = Callable[[HttpRequest], Awaitable[ASGIApp]]
 Source = Literal["path", "query", "body"]
@@ -30,16 +29,19 @@ _METHODS_WITH_BODY: Final = frozenset({"POST"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surface:
-    """What handlers are made for: a node, its settings, its sockets, and all that is served."""
+    """What handlers are made for: a node, its settings, and all that is served.
+
+    ``facts`` are what other surfaces add to the capabilities.
+    """
 
     node: Node
     settings: Settings
-    sockets: SocketLimits
-    rows: Sequence[Row] = ()
+    routes: Sequence[Route] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Route:
     """One method at one address."""
 
     method: str
@@ -48,7 +50,7 @@ class Row:
     summary: str
     make: Callable[[Surface], Handler]
     tag: str
-    request: type[Request] | None = None  # its fields are the arguments
+    request: type[AnyRequest] | None = None  # its fields are the arguments
     response: Any = None  # the type of the JSON that is answered with
     statuses: Mapping[int, str] = field(default_factory=lambda: {200: "Done."})  # of success
     errors: tuple[str, ...] = ()
@@ -59,6 +61,7 @@ class Row:
     example: Mapping[str, Any] = field(default_factory=dict)  # of a body
     answer: Any = None  # an example
     needs: str | None = None  # an operation; without it there is no such route
+    permission: str | None = None  # that the operation needs
 
     @property
     def named(self) -> tuple[str, ...]:

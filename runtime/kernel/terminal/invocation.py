@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from perdure.runtime.kernel.data_directory import DataDir
-    from perdure.runtime.kernel.settings import Loaded, Settings
+    from perdure.runtime.kernel.features import Features
+    from perdure.runtime.kernel.settings import Loaded, Settings, SettingsTable
 
 
 class ExitCode(IntEnum):
@@ -40,13 +41,6 @@ MEANINGS: Final = {
     ExitCode.UNAVAILABLE: "refused for now: the log is held by another process, say",
     ExitCode.INTERRUPTED: "stopped by Ctrl-C or a second signal before there was an end to tell",
 }
-
-
-def exit_code_of(status: str) -> ExitCode:
-    """Give the exit code for a run's end."""
-    from perdure.actors.run.status import Outcome
-
-    return ExitCode[Outcome(status).name]
 
 
 class Refusal(click.ClickException):
@@ -79,19 +73,26 @@ class Refusal(click.ClickException):
 class Invocation:
     """The options that every command has, and what follows from them."""
 
-    def __init__(self) -> None:
+    def __init__(self, features: Features) -> None:
         """Begin without any option."""
+        self.features = features
         self.data_dir: str | None = None
         self.flags: dict[str, Any] = {}  # settings that a command has options for
         self.json = False
         self.no_color = False
 
     @cached_property
+    def table(self) -> SettingsTable:
+        """All settings that there are."""
+        from perdure.runtime.kernel.settings import SettingsTable
+
+        return SettingsTable(self.features.settings)
+
+    @cached_property
     def loaded(self) -> Loaded:
         """The settings, each with its origin."""
-        from perdure.runtime.kernel.settings import load_settings
-
-        return load_settings({"data_dir": self.data_dir, **self.flags}, os.environ, Path.cwd())
+        flags = {"data_dir": self.data_dir, **self.flags}
+        return self.table.load(flags, os.environ, Path.cwd())
 
     @property
     def settings(self) -> Settings:
@@ -132,6 +133,10 @@ class Invocation:
     def say(self, text: str = "", *, err: bool = False) -> None:
         """Print a line for people."""
         click.echo(text, err=err, color=self.color)
+
+    def warn(self, text: str) -> None:
+        """Tell people what is wrong, where it does not stop the command."""
+        self.say(f"Warning: {text}", err=True)
 
     def lines(self, lines: Sequence[str]) -> None:
         """Print lines for people."""

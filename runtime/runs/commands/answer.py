@@ -19,7 +19,7 @@ from perdure.runtime.kernel.terminal.invocation import (
 )
 from perdure.runtime.runs.commands.lists import is_held
 from perdure.runtime.runs.commands.parameters import RunName, typed
-from perdure.runtime.runs.commands.plugins_loaded import loaded_for
+from perdure.runtime.runs.commands.plugins_loaded import executing, loaded_for
 from perdure.runtime.runs.commands.remote import remote_of
 from perdure.runtime.runs.commands.show import asked_in_words, questions_of, reading, say_questions
 
@@ -35,7 +35,7 @@ def _offered(context: click.Context, _: click.Parameter, incomplete: str) -> lis
     with suppress(Exception):
         invocation = context.find_root().ensure_object(Invocation)
         run = context.params["run"] or context.args[0]  # while an option has no value yet
-        _, questions = reading(invocation, lambda beside: questions_of(beside, run))
+        _, questions = reading(invocation, lambda reader: questions_of(reader, run))
         return [
             CompletionItem(each["question_id"], help=asked_in_words(each["question"]))
             for each in questions
@@ -74,7 +74,7 @@ def answer(invocation: Invocation, run: str, answer: str | None, question: str |
     import trio
 
     remote = remote_of(invocation)
-    run_id, open_ones = reading(invocation, lambda beside: questions_of(beside, run))
+    run_id, open_ones = reading(invocation, lambda reader: questions_of(reader, run))
     chosen = _chosen(run_id, open_ones, question)
     value = typed(_asked(invocation, chosen) if answer is None else answer)
     question_id = chosen["question_id"]
@@ -129,6 +129,6 @@ async def _answer(
 
     loaded = loaded_for(invocation)  # which arguments are secret: an answer may not hold them
     request = {"run_id": run_id, "question_id": question_id, "answer": value}
-    async with open_local_node(invocation.settings, loaded, only=()) as node:
+    async with open_local_node(invocation.settings, executing(invocation, loaded)) as node:
         told: RunAnswer = await node.operations.call(LOCAL, "runs.answer", request)
     return told

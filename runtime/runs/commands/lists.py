@@ -1,4 +1,4 @@
-"""Lists: runs, plugins, settings."""
+"""Lists: runs, plugins."""
 
 from __future__ import annotations
 
@@ -98,12 +98,12 @@ def runs(  # noqa: PLR0913 - one for each option
 
 
 def _page(invocation: Invocation, asked: dict[str, Any]) -> RunPage:
-    from perdure.runtime.kernel.log_reader import open_beside
+    from perdure.runtime.kernel.log_reader import open_reader
 
     if not invocation.data.log.exists() and asked["after"] is None:
         return {"runs": [], "next_after": None, "cursor": ""}
-    with open_beside(invocation.data) as beside:
-        page: RunPage = beside.call("runs.list", asked)
+    with open_reader(invocation.data, invocation.features) as reader:
+        page: RunPage = reader.call("runs.list", asked)
     return page
 
 
@@ -214,8 +214,9 @@ def plugins(invocation: Invocation) -> None:
     """List what can be run, with its arguments, and what could not be loaded."""
     from perdure.runtime.plugins.loading import load_plugins
     from perdure.runtime.runs.plugin_list import plugin_view, problem_view
+    from perdure.runtime.runs.settings import RunSettings
 
-    loaded = load_plugins(invocation.settings)
+    loaded = load_plugins(invocation.settings.of(RunSettings))
     views = [plugin_view(loaded.plugins[plugin_id]) for plugin_id in sorted(loaded.plugins)]
     if invocation.json:
         invocation.give({"plugins": views, "problems": list(map(problem_view, loaded.problems))})
@@ -254,59 +255,3 @@ def arguments(entry: EntryView) -> Iterable[str]:
             yield f"{name}=<{kind}>"
         else:
             yield f"[{name}={schema.get('default')!s}]"
-
-
-@click.command(
-    cls=Command,
-    short_help="List all settings and where they come from.",
-    examples=["perdure config", "PERDURE_RUNS=10 perdure config --json"],
-)
-@common
-@pass_invocation
-def config(invocation: Invocation) -> None:
-    """List all settings: each value, where it comes from, what it is for.
-
-    Flags come before PERDURE_* variables, those before perdure.toml, and that before defaults.
-    """
-    import msgspec
-
-    from perdure.runtime.kernel.settings import NAMES, description
-
-    loaded = invocation.loaded
-    values = msgspec.to_builtins(loaded.settings)
-    rows = [
-        {
-            "name": name,
-            "value": values[name],
-            "origin": loaded.origins[name],
-            "description": description(name),
-        }
-        for name in NAMES
-    ]
-    if invocation.json:
-        invocation.give({"settings": rows})
-        return
-    columns = (
-        Column("SETTING"),
-        Column("VALUE", wraps=True),
-        Column("ORIGIN"),
-        Column("DESCRIPTION", wraps=True),
-    )
-    cells = [
-        (
-            row["name"],
-            _shown(row["value"]),
-            Cell(row["origin"], "dim" if row["origin"] == "default" else "ok"),
-            row["description"],
-        )
-        for row in rows
-    ]
-    invocation.lines(table(columns, cells, invocation.width))
-
-
-def _shown(value: Any) -> str:  # noqa: ANN401 - of any setting
-    if value is None:
-        return "none"
-    if isinstance(value, list):
-        return ", ".join(value) or "none"
-    return str(value).lower() if isinstance(value, bool) else str(value)

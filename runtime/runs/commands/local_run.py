@@ -9,17 +9,19 @@ import trio
 
 from perdure.runtime.kernel.local_node import open_local_node
 from perdure.runtime.kernel.principal import LOCAL
-from perdure.runtime.kernel.terminal.invocation import ExitCode, exit_code_of
+from perdure.runtime.runs.commands.exit_code import exit_code_of
 from perdure.runtime.runs.commands.follow import follow_run
 from perdure.runtime.runs.commands.interrupts import Interrupts, leave_soon
 from perdure.runtime.runs.commands.keyboard import Keyboard
 from perdure.runtime.runs.commands.live_view import display_for
+from perdure.runtime.runs.commands.plugins_loaded import executing
+from perdure.runtime.runs.part import runs_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from perdure.runtime.kernel.node import Node
-    from perdure.runtime.kernel.terminal.invocation import Invocation
+    from perdure.runtime.kernel.terminal.invocation import ExitCode, Invocation
     from perdure.runtime.plugins.loading import Loaded
     from perdure.runtime.runs.answers import RunAnswer
     from perdure.runtime.runs.commands.live_view import Display
@@ -31,7 +33,7 @@ async def execute(invocation: Invocation, loaded: Loaded, begin: Begin) -> ExitC
     """Begin a run as the log's writer and stay with it until its end."""
     display = display_for(invocation)
     try:
-        async with open_local_node(invocation.settings, loaded, only=()) as node:
+        async with open_local_node(invocation.settings, executing(invocation, loaded)) as node:
             with Interrupts() as interrupts:
                 answer = await begin(node)
                 run_id = answer["run"]["run_id"]
@@ -45,13 +47,15 @@ async def execute(invocation: Invocation, loaded: Loaded, begin: Begin) -> ExitC
                         if not invocation.json:
                             keyboard = _keyboard(node, run_id, display, nursery)
                             await _ask_again(node, answer, keyboard)
-                        await follow_run(node.host.log, run_id, answer["cursor"], display, keyboard)
+                        await follow_run(node.log, run_id, answer["cursor"], display, keyboard)
                     ended = await node.operations.call(LOCAL, "runs.get", {"run_id": run_id})
                     display.end(ended["run"], ended["cursor"])
                     code = exit_code_of(ended["run"]["status"])
                     if interrupts.count > 1:
                         leave_soon(code)
-                    await node.host.settled()  # what the run has started ends with this process
+                    await runs_of(
+                        node
+                    ).host.settled()  # what the run has started ends with this process
                     nursery.cancel_scope.cancel()
     finally:
         display.close()

@@ -84,11 +84,11 @@ class RunName(click.ParamType):  # type: ignore[type-arg]  # older clicks have n
     ) -> list[CompletionItem]:
         """Offer the newest runs. Whatever goes wrong, there is nothing to offer."""
         with suppress(Exception):
-            from perdure.runtime.kernel.log_reader import open_beside
+            from perdure.runtime.kernel.log_reader import open_reader
 
             invocation = ctx.find_root().ensure_object(Invocation)
-            with open_beside(invocation.data) as beside:
-                page = beside.call("runs.list", {"limit": _OFFERED})
+            with open_reader(invocation.data, invocation.features) as reader:
+                page = reader.call("runs.list", {"limit": _OFFERED})
             return [
                 CompletionItem(run["run_id"], help=f"{run['status']} {run['entry_id']}")
                 for run in page["runs"]
@@ -129,11 +129,12 @@ class EntryName(click.ParamType):  # type: ignore[type-arg]  # older clicks have
         """Offer what is loaded. Whatever goes wrong, there is nothing to offer."""
         with suppress(Exception):
             from perdure.runtime.plugins.loading import load_plugins
+            from perdure.runtime.runs.settings import RunSettings
 
             invocation = ctx.find_root().ensure_object(Invocation)
             names = [
                 f"{plugin.id}.{entry_id}"
-                for plugin in load_plugins(invocation.settings).plugins.values()
+                for plugin in load_plugins(invocation.settings.of(RunSettings)).plugins.values()
                 for entry_id in plugin.entries
             ]
             return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]

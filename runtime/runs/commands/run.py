@@ -16,9 +16,9 @@ from perdure.runtime.kernel.terminal.invocation import (
 from perdure.runtime.runs.commands.bulk import change_many, check_one_or_many, conditions, stated
 from perdure.runtime.runs.commands.lists import arguments
 from perdure.runtime.runs.commands.parameters import EntryName, RunName, parsed_args, parsed_secrets
-from perdure.runtime.runs.commands.plugins_loaded import loaded_for
+from perdure.runtime.runs.commands.plugins_loaded import executing, loaded_for
 from perdure.runtime.runs.commands.remote import remote_of
-from perdure.runtime.runs.commands.show import reading
+from perdure.runtime.runs.commands.show import reading, run_id_in
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -127,12 +127,13 @@ async def _create(node: Node, request: dict[str, Any]) -> RunAnswer:
     """Create a run; one that its key has found, and that nobody is at work on, is taken up."""
     from perdure.runtime.execution.recovery import take_up
     from perdure.runtime.kernel.principal import LOCAL
+    from perdure.runtime.runs.part import runs_of
 
-    before = await node.host.log.head()
+    before = await node.log.head()
     answer: RunAnswer = await node.operations.call(LOCAL, "runs.create", request)
-    mark = await node.host.log.resolve(answer["cursor"])
+    mark = await node.log.resolve(answer["cursor"])
     if mark.position <= before.position:
-        await take_up(node.host, answer["run"]["run_id"])
+        await take_up(runs_of(node).host, answer["run"]["run_id"])
     return answer
 
 
@@ -198,10 +199,11 @@ def retry(
 async def _again(node: Node, run_id: str, secrets: dict[str, Any]) -> RunAnswer:
     from perdure.runtime.execution.recovery import take_up
     from perdure.runtime.kernel.principal import LOCAL
+    from perdure.runtime.runs.part import runs_of
 
     answer: RunAnswer = await node.operations.call(LOCAL, "runs.get", {"run_id": run_id})
     if answer["run"]["finished_at"] is None:
-        await take_up(node.host, run_id)
+        await take_up(runs_of(node).host, run_id)
     else:
         request = {"run_id": run_id, "secrets": secrets}
         answer = await node.operations.call(LOCAL, "runs.retry", request)
@@ -258,10 +260,11 @@ async def _cancel(invocation: Invocation, run_id: str, reason: str | None) -> An
     from perdure.runtime.kernel.local_node import open_local_node
     from perdure.runtime.kernel.principal import LOCAL
     from perdure.runtime.plugins.loading import Loaded
+    from perdure.runtime.runs.part import runs_of
 
-    async with open_local_node(invocation.settings, Loaded(), only=()) as node:
+    async with open_local_node(invocation.settings, executing(invocation, Loaded())) as node:
         await node.operations.call(LOCAL, "runs.cancel", {"run_id": run_id, "reason": reason})
-        await node.host.end_of(run_id)
+        await runs_of(node).host.end_of(run_id)
         return await node.operations.call(LOCAL, "runs.get", {"run_id": run_id})
 
 
@@ -272,7 +275,7 @@ def _record(invocation: Invocation, run: str) -> Any:  # noqa: ANN401 - a RunRec
 
 def _record_answer(invocation: Invocation, run: str) -> RunAnswer:
     answer: RunAnswer = reading(
-        invocation, lambda beside: beside.call("runs.get", {"run_id": beside.run_id(run)})
+        invocation, lambda reader: reader.call("runs.get", {"run_id": run_id_in(reader, run)})
     )
     return answer
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from perdure.actors.run.views import ExportItem, LogLineView, QuestionView, RunRecord
-    from perdure.runtime.kernel.log_reader import Beside
+    from perdure.runtime.kernel.log_reader import LogReader
 
 PAGE: Final = 500
 _AT = click.option(
@@ -50,36 +50,46 @@ _AT = click.option(
 def show(invocation: Invocation, run: str, at: str | None) -> None:
     """Show a run, as it is or as it was."""
     answer = reading(
-        invocation, lambda beside: beside.call("runs.get", {"run_id": beside.run_id(run), "at": at})
+        invocation,
+        lambda reader: reader.call("runs.get", {"run_id": run_id_in(reader, run), "at": at}),
     )
     if invocation.json:
         invocation.give(answer)
         return
     record = answer["run"]
     _, questions = reading(
-        invocation, lambda beside: questions_of(beside, record["run_id"], answer["cursor"])
+        invocation, lambda reader: questions_of(reader, record["run_id"], answer["cursor"])
     )
     invocation.lines(pairs(_rows(record, questions), invocation.width))
     invocation.lines([styled(hint, "dim") for hint in _hints(invocation, record, at)])
 
 
-def reading(invocation: Invocation, read: Callable[[Beside], Any]) -> Any:  # noqa: ANN401
+def reading(invocation: Invocation, read: Callable[[LogReader], Any]) -> Any:  # noqa: ANN401
     """Read something of the log beside its writer; if there is no log, there is no such run."""
     from perdure.runtime.kernel.errors import OperationError
-    from perdure.runtime.kernel.log_reader import open_beside
+    from perdure.runtime.kernel.log_reader import open_reader
 
     if not invocation.data.log.exists():
         raise OperationError(
             "RUN_NOT_FOUND", f"there is no log in {invocation.data.path}, so there are no runs"
         )
-    with open_beside(invocation.data) as beside:
-        return read(beside)
+    with open_reader(invocation.data, invocation.features) as reader:
+        return read(reader)
 
 
-def questions_of(beside: Beside, run: str, at: str | None = None) -> tuple[str, list[QuestionView]]:
+def run_id_in(reader: LogReader, beginning: str) -> str:
+    """Give the id of the one run that begins so."""
+    from perdure.runtime.runs.stored_runs import StoredRuns
+
+    return reader.service(StoredRuns).run_id(beginning)
+
+
+def questions_of(
+    reader: LogReader, run: str, at: str | None = None
+) -> tuple[str, list[QuestionView]]:
     """Give the id of a run, and what it asks."""
-    run_id = beside.run_id(run)
-    return run_id, beside.call("runs.questions", {"run_id": run_id, "at": at})["questions"]
+    run_id = run_id_in(reader, run)
+    return run_id, reader.call("runs.questions", {"run_id": run_id, "at": at})["questions"]
 
 
 def asked_in_words(question: Any) -> str:  # noqa: ANN401 - whatever was asked
@@ -162,7 +172,7 @@ def _hints(invocation: Invocation, run: RunRecord, at: str | None) -> Iterator[s
 def export(invocation: Invocation, run: str, at: str | None) -> None:
     """Print what a run has put out, in order."""
     items: list[ExportItem] = reading(
-        invocation, lambda beside: list(_pages(beside, "runs.export", run, at, "items"))
+        invocation, lambda reader: list(_pages(reader, "runs.export", run, at, "items"))
     )
     for item in items:
         if invocation.json:
@@ -173,11 +183,11 @@ def export(invocation: Invocation, run: str, at: str | None) -> None:
         invocation.say("This run has put out nothing.")
 
 
-def _pages(beside: Beside, operation: str, run: str, at: str | None, key: str) -> Iterator[Any]:
+def _pages(reader: LogReader, operation: str, run: str, at: str | None, key: str) -> Iterator[Any]:
     """Read page after page, all at one place."""
-    asked: dict[str, Any] = {"run_id": beside.run_id(run), "at": at, "limit": PAGE}
+    asked: dict[str, Any] = {"run_id": run_id_in(reader, run), "at": at, "limit": PAGE}
     while True:
-        page = beside.call(operation, asked)
+        page = reader.call(operation, asked)
         yield from page[key]
         if page["next_after"] is None:
             return
@@ -214,7 +224,7 @@ def content(item: ExportItem) -> str:
 @pass_invocation
 def logs(invocation: Invocation, run: str, at: str | None) -> None:
     """Print what a run has logged: time, level, text."""
-    lines, dropped = reading(invocation, lambda beside: _logged(beside, run, at))
+    lines, dropped = reading(invocation, lambda reader: _logged(reader, run, at))
     if invocation.json:
         for line in lines:
             invocation.give(line)
@@ -230,12 +240,12 @@ def logs(invocation: Invocation, run: str, at: str | None) -> None:
         invocation.say("This run has logged nothing.")
 
 
-def _logged(beside: Beside, run: str, at: str | None) -> tuple[list[LogLineView], int]:
-    asked: dict[str, Any] = {"run_id": beside.run_id(run), "at": at, "limit": PAGE}
+def _logged(reader: LogReader, run: str, at: str | None) -> tuple[list[LogLineView], int]:
+    asked: dict[str, Any] = {"run_id": run_id_in(reader, run), "at": at, "limit": PAGE}
     lines: list[LogLineView] = []
     dropped = 0
     while True:
-        page = beside.call("runs.logs", asked)
+        page = reader.call("runs.logs", asked)
         lines.extend(page["lines"])
         dropped += page["dropped"]
         if page["next_after"] is None:

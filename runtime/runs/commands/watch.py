@@ -11,12 +11,12 @@ from perdure.runtime.kernel.terminal.invocation import (
     ExitCode,
     Invocation,
     Refusal,
-    exit_code_of,
     pass_invocation,
 )
+from perdure.runtime.runs.commands.exit_code import exit_code_of
 from perdure.runtime.runs.commands.lists import is_held
 from perdure.runtime.runs.commands.parameters import RunName
-from perdure.runtime.runs.commands.show import questions_of, reading
+from perdure.runtime.runs.commands.show import questions_of, reading, run_id_in
 
 if TYPE_CHECKING:
     import trio
@@ -49,10 +49,10 @@ def watch(invocation: Invocation, run: str, after: str | None) -> None:
     Ctrl-C stops watching. The run goes on. Exit code 5: the process that executed it is gone.
     """
     answer: RunAnswer = reading(
-        invocation, lambda beside: beside.call("runs.get", {"run_id": beside.run_id(run)})
+        invocation, lambda reader: reader.call("runs.get", {"run_id": run_id_in(reader, run)})
     )
     if after is not None:
-        reading(invocation, lambda beside: beside.call("runs.list", {"after": after, "limit": 1}))
+        reading(invocation, lambda reader: reader.call("runs.list", {"after": after, "limit": 1}))
     import trio
 
     code = trio.run(watch_run, invocation, answer, after)
@@ -80,7 +80,7 @@ async def watch_run(
 
     run, cursor = answer["run"], answer["cursor"]
     begun = remote is not None or is_held(invocation)
-    _, questions = reading(invocation, lambda beside: questions_of(beside, run["run_id"], cursor))
+    _, questions = reading(invocation, lambda reader: questions_of(reader, run["run_id"], cursor))
     display = display_for(invocation)
     try:
         display.begin(run, cursor)

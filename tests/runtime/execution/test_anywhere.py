@@ -20,6 +20,7 @@ from perdure.runtime.kernel.principal import LOCAL, Principal
 from perdure.runtime.plugins.plugin import declared
 from perdure.runtime.process.kit import SyncRun
 from perdure.runtime.process.kit_async import AsyncRun
+from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import AnswerRun, CancelRun, CreateRun, ListRuns, RetryRun
 from tests.runtime.execution.anywhere_plugin import PLACES, Anywhere
 from tests.runtime.execution.test_current_run import items
@@ -129,7 +130,7 @@ async def test_references_lead_to_what_the_owner_has(place: str) -> None:
         assert (await run(s, place, "refers", ref="nobody.1"))["status"] == "failed"
         stranger = await begin(s, place, "refers", Principal("other", "other"), ref=first)
         with trio.fail_after(20):
-            state = (await s.node.host.end_of(stranger)).state
+            state = (await runs_of(s.node).host.end_of(stranger)).state
         assert state.error is not None
         assert state.error.code == "VALIDATION_ERROR"
 
@@ -188,7 +189,7 @@ async def test_a_timeout_stops_the_work(place: str) -> None:
         end = await run(s, place, "late", timeout=2.0)
         assert end["error"] is not None
         assert (end["status"], end["error"]["code"]) == ("timeout", "TIMEOUT")
-        await s.node.host.settled()
+        await runs_of(s.node).host.settled()
         assert workers() == []
 
 
@@ -253,7 +254,7 @@ async def test_a_file_is_brought_to_a_run(place: str) -> None:
         run_id = await begin(s, place, "takes")
         await until_stage(s, run_id, "input_required")
         opened = await s.call("blobs.create_upload", {"run_id": run_id})
-        brought = await s.node.blobs.receive(LOCAL, opened["upload_id"], pieces())
+        brought = await runs_of(s.node).uploads.receive(LOCAL, opened["upload_id"], pieces())
         (question,) = (await s.read(run_id))["questions"]
         answer = AnswerRun(run_id=run_id, question_id=question, answer=brought["binary_url"])
         await s.answer(LOCAL, answer)
@@ -317,7 +318,7 @@ async def test_an_entry_that_never_yields_is_killed() -> None:
         await s.cancel(LOCAL, CancelRun(run_id=run_id))
         assert (await run(s, "plain", "nothing"))["status"] == "succeeded"
         assert (await s.finished(run_id))["status"] == "canceled"
-        await s.node.host.settled()
+        await runs_of(s.node).host.settled()
         assert len(workers()) == 1  # the one that is warm
 
 

@@ -20,6 +20,7 @@ from perdure.runtime.plugins.contract import (
     SyncRunContext,
 )
 from perdure.runtime.plugins.plugin import declared, entry, plugin
+from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import CancelRun
 from tests.runtime.execution.test_current_run import PLUGINS, Scripted, ran
 from tests.runtime.service import real_service, refused, service
@@ -122,6 +123,6 @@ async def test_a_timeout_has_its_bounds(autojump_clock: MockClock) -> None:
             at=0,
             timeout=1e300,
         )
-        await s.node.host.log.append(Append([first_write(s.node.host.env, created)]))
-        s.node.host.dispatch("x", "test")
+        await s.node.log.append(Append([first_write(s.node.env, created)]))
+        runs_of(s.node).host.dispatch("x", "test")
         assert (await s.finished("x"))["deadline"] is not None

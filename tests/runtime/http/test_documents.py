@@ -12,6 +12,7 @@ import pytest
 from trio.testing import MockClock
 
 from perdure.eventlog.follow import FollowLimits
+from perdure.runtime.features import FEATURES
 from perdure.runtime.http import event_routes as events
 from perdure.runtime.http import health
 from perdure.runtime.http.app import create_app
@@ -19,7 +20,6 @@ from perdure.runtime.http.documents import DESCRIBING
 from perdure.runtime.http.openapi import document
 from perdure.runtime.http.page import page, policy
 from perdure.runtime.kernel.errors import ERRORS
-from perdure.runtime.kernel.node import OPERATIONS
 from perdure.runtime.kernel.routes.route import Row
 from perdure.runtime.kernel.settings import Settings
 from perdure.runtime.runs.answers import EVENT_TYPES
@@ -49,7 +49,7 @@ def name(row: Row) -> str:
 def test_every_operation_has_an_address() -> None:
     """All but those that have another form over HTTP."""
     bound = {row.needs for row in ROWS if row.needs is not None}
-    assert bound == set(OPERATIONS) - ELSEWHERE
+    assert bound == set(FEATURES.operations) - ELSEWHERE
 
 
 def test_the_guide_has_the_table() -> None:
@@ -190,7 +190,7 @@ async def test_capabilities_are_what_is_in_force(autojump_clock: MockClock) -> N
         assert told["rates"] == {"progress": 0.1, "progress_items": 0.5}
         assert set(told["channels"]) == set(EVENT_TYPES)
         assert set(told["errors"]) == set(ERRORS)
-        assert told["operations"] == sorted(OPERATIONS)
+        assert told["operations"] == sorted(FEATURES.operations)
         assert (await asking.get("/version")).json()["version"] == told["version"]
 
 

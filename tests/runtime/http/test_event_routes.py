@@ -94,7 +94,7 @@ async def test_the_log_itself_is_events(autojump_clock: MockClock) -> None:
     """Every record, in order."""
     async with served() as (s, app):
         await s.finished((await s.start("steps"))["run_id"])
-        head = (await s.node.host.log.head()).position
+        head = (await s.node.log.head()).position
         async with following(app, "/events/log") as stream:
             records = told(await stream.until("record", head))
         assert [record["position"] for record in records] == list(range(1, head + 1))
@@ -241,8 +241,8 @@ async def test_a_follower_of_something_rare_keeps_its_place(autojump_clock: Mock
                 await s.finished((await s.start("exports"))["run_id"])
             await trio.sleep(HEARTBEAT * 2)
         assert stream.events == []
-        place = await s.node.host.log.resolve(stream.parser.last_id)
-        assert place == await s.node.host.log.head()
+        place = await s.node.log.resolve(stream.parser.last_id)
+        assert place == await s.node.log.head()
 
 
 # Going
@@ -303,7 +303,7 @@ async def test_when_the_server_goes_followers_are_told(autojump_clock: MockClock
             for stream in (quiet, busy):
                 await stream.over.wait()
                 assert stream.events[-1].kind == "bye"
-                assert await s.node.host.log.resolve(stream.parser.last_id)
+                assert await s.node.log.resolve(stream.parser.last_id)
         async with following(app, "/events/runs") as late:
             await late.over.wait()
         assert [event.kind for event in late.events] == ["bye"]
@@ -321,7 +321,7 @@ async def test_a_stream_that_cannot_go_on_says_so(
             raise OperationError("INTERNAL", "oops")
 
         monkeypatch.setattr(
-            "perdure.runtime.kernel.channels.subscription.Following.next_delivery", broken
+            "perdure.runtime.kernel.channels.subscription.Subscription.next_delivery", broken
         )
         await s.cancel(LOCAL, CancelRun(run_id=stream.events[0].data["run_id"]))
         await stream.over.wait()

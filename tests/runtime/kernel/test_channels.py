@@ -12,7 +12,7 @@ from trio.testing import MockClock
 from perdure.actors.run.events import ProgressReported
 from perdure.eventlog import MemoryStore
 from perdure.eventlog.record import START
-from perdure.runtime.kernel.channels import Following
+from perdure.runtime.kernel.channels import Subscription
 from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.runs.answers import Frame
 from perdure.runtime.runs.requests import CancelRun, ExportRun
@@ -290,7 +290,7 @@ async def test_each_event_of_a_delivery_has_a_cursor(autojump_clock: MockClock) 
     async with service() as s:
         run_id = (await s.start("greet"))["run_id"]
         await s.finished(run_id)
-        following = await s.follow("runs", run_id=run_id, after=s.node.host.log.cursor(START))
+        following = await s.follow("runs", run_id=run_id, after=s.node.log.cursor(START))
         delivery = await following.next_delivery(100)
         statuses = [one.as_event()["status"] for one in delivery.shown]
         for number, cursor in enumerate(following.cursors(delivery), 1):
@@ -298,7 +298,7 @@ async def test_each_event_of_a_delivery_has_a_cursor(autojump_clock: MockClock) 
             assert [event["status"] for event in rest] == statuses[number:]
 
 
-async def _last(following: Following) -> Frame:
+async def _last(following: Subscription) -> Frame:
     while True:
         frame = await next_frame(following)
         if frame["end"]:

@@ -21,20 +21,21 @@ from perdure.actors.errors import (
 )
 from perdure.actors.run.status import Status
 from perdure.eventlog import errors as log_errors
+from perdure.runtime.features import FEATURES
 from perdure.runtime.kernel.errors import ERRORS, OperationError, translated
-from perdure.runtime.kernel.node import OPERATIONS
 from perdure.runtime.kernel.operations import COMMON_ERRORS, operations_of
 from perdure.runtime.kernel.principal import LOCAL, Permission, Principal
 from perdure.runtime.plugins.loading import Problem
 from perdure.runtime.runs.answers import EVENT_TYPES
 from perdure.runtime.runs.operations import Runs
+from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import FollowLog, RunStatus
 from tests.runtime.service import next_frame, refused, service
 
 
 def test_the_table_has_every_operation() -> None:
     """By name, with request, response, permission and errors that exist."""
-    assert list(OPERATIONS) == [
+    assert list(FEATURES.operations) == [
         "blobs.collect",
         "blobs.create_upload",
         "blobs.read",
@@ -53,19 +54,19 @@ def test_the_table_has_every_operation() -> None:
         "runs.retry",
         "runs.retry_many",
     ]
-    for row in OPERATIONS.values():
+    for row in FEATURES.operations.values():
         assert row.summary.endswith(".")
         assert set(row.errors) <= ERRORS.keys()
         assert set(COMMON_ERRORS) <= set(row.errors)
         assert row.follows == (row.name == "log.follow")
-    assert operations_of(Runs).keys() < OPERATIONS.keys()
+    assert operations_of(Runs).keys() < FEATURES.operations.keys()
 
 
 def test_every_request_and_response_has_a_schema() -> None:
     """The reference and every surface's own description are made from these."""
-    types = [part for row in OPERATIONS.values() for part in (row.request, row.response)]
+    types = [part for row in FEATURES.operations.values() for part in (row.request, row.response)]
     schemas, parts = msgspec.json.schema_components([*types, *EVENT_TYPES.values()])
-    assert len(schemas) == 2 * len(OPERATIONS) + len(EVENT_TYPES)
+    assert len(schemas) == 2 * len(FEATURES.operations) + len(EVENT_TYPES)
     assert {"RunRecord", "RunDelta", "ExportItem"} <= parts.keys()
     assert set(get_args(get_type_hints(FollowLog)["channel"])) == EVENT_TYPES.keys()
 
@@ -82,7 +83,7 @@ async def test_nobody_does_what_they_may_not(
     """Each operation is refused to whoever lacks its permission, before anything else is said."""
     nearly_all = Principal("local", "local", frozenset(Permission) - {permission})
     async with service() as s:
-        for row in OPERATIONS.values():
+        for row in FEATURES.operations.values():
             if row.permission is permission:
                 error = await refused(
                     "PERMISSION_DENIED", partial(s.call, row.name, {}, nearly_all)
@@ -176,7 +177,7 @@ async def test_plugins_are_listed_with_the_schemas_of_their_entries(
 async def test_what_was_not_loaded_is_told_without_paths(autojump_clock: MockClock) -> None:
     """Callers may be anywhere: where things lie on this machine is not theirs to know."""
     async with service() as s:
-        s.node.host.entries.problems = [
+        runs_of(s.node).host.entries.problems = [
             Problem(
                 source="folder /srv/my plugins/mail",
                 message="FileNotFoundError: [Errno 2] No such file: '/etc/mail/key.pem' / x",
@@ -234,7 +235,7 @@ async def test_what_is_our_fault_is_logged_and_hidden(
         raise ZeroDivisionError("a secret detail")
 
     async with service() as s:
-        monkeypatch.setattr(s.node.runs._reader, "now", broken)
+        monkeypatch.setattr(runs_of(s.node).runs._reader, "now", broken)
         error = await refused("INTERNAL", lambda: s.read("x"))
         assert "secret" not in str(error)
         assert "secret" in caplog.text

@@ -36,6 +36,7 @@ CODE = """
 import os
 from beside import NAME
 from perdure import RunContext, SyncRunContext, entry, plugin
+from perdure.runtime.runs.part import runs_of
 
 PROCESS = os.urandom(8).hex()  # a process id may be the same in each namespace
 
@@ -102,7 +103,7 @@ async def reloading(
     reloader = Reloader(files.settings, load_plugins(files.settings), copies)
     plugins = reloader.loaded.plugins
     async with real_service(plugins) if real else service(store, plugins) as s:
-        s.node.host.start(partial(reloader.run, s.node.host))
+        runs_of(s.node).host.start(partial(reloader.run, runs_of(s.node).host))
         with trio.fail_after(60 if real else 10_000):
             yield s
 

@@ -9,10 +9,9 @@ from pathlib import Path
 import trio
 
 from perdure.eventlog import RealEnv, SqliteStore, open_log
-from perdure.runtime.kernel.node import open_node
 from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.plugin import declared
-from perdure.runtime.runs.index import Directory
+from perdure.runtime.runs.feature import open_run_node
 from tests.runtime.process.hostile_plugin import Hostile
 
 NAMESPACE = Path("/proc/self/ns/pid")
@@ -21,10 +20,10 @@ NAMESPACE = Path("/proc/self/ns/pid")
 async def main(path: Path, entry_id: str) -> None:
     """Start the entry, tell its run once it is deaf, and wait for the end."""
     env = RealEnv()
-    with closing(SqliteStore.open(path, env=env)) as store, closing(Directory(":memory:")) as runs:
+    with closing(SqliteStore.open(path, env=env)) as store:
         async with (
             open_log(env, store) as log,
-            open_node(log, {"hostile": declared(Hostile)}, runs) as node,
+            open_run_node(log, {"hostile": declared(Hostile)}) as node,
         ):
             args = {"namespace": str(NAMESPACE.readlink())} if entry_id == "alone" else {}
             request = {"plugin_id": "hostile", "entry_id": entry_id, "args": args}

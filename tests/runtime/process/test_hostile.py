@@ -23,6 +23,7 @@ from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.manifest import read_manifest
 from perdure.runtime.plugins.plugin import declared
 from perdure.runtime.process import sandbox
+from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import CancelRun
 from tests.runtime.process.hostile_plugin import Hostile
 from tests.runtime.process.test_processes import lines, result, run, start, until_stage
@@ -218,7 +219,7 @@ async def test_a_timeout_stops_the_process() -> None:
         assert end["error"] is not None
         assert end["error"]["code"] == "TIMEOUT"
         assert lines(s, end["run_id"]) == [("info", "printed")]
-        assert s.node.host.running <= 1
+        assert runs_of(s.node).host.running <= 1
 
 
 async def test_workers_are_warm_but_never_shared() -> None:
@@ -282,7 +283,7 @@ async def test_a_program_that_does_not_exist_fails_its_run(tmp_path: Any) -> Non
 async def test_an_entry_that_blocks_the_loop_is_named(caplog: pytest.LogCaptureFixture) -> None:
     """After a second, once, with its run."""
     async with hostile() as s:
-        s.node.host.start(Watchdog(s.node.host.env).run)
+        runs_of(s.node).host.start(Watchdog(s.node.env).run)
         with caplog.at_level(logging.WARNING):
             end = await run(s, "blocks")
         assert end["status"] == "succeeded"

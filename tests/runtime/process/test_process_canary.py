@@ -15,11 +15,13 @@ import trio
 from perdure.eventlog import MemoryStore, RealEnv, SqliteStore, open_log
 from perdure.runtime.blobs.file_depot import FileDepot
 from perdure.runtime.blobs.store import BlobStore
-from perdure.runtime.kernel.node import Node, open_node
+from perdure.runtime.kernel.data_directory import DataDir
+from perdure.runtime.kernel.node import Node
 from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.manifest import read_manifest
 from perdure.runtime.plugins.plugin import declared
-from perdure.runtime.runs.index import Directory
+from perdure.runtime.runs.feature import open_run_node
+from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import AnswerRun, CancelRun
 from perdure.runtime.secrets.redaction import REDACTED
 from perdure.runtime.secrets.references import SecretSource
@@ -75,7 +77,7 @@ async def test_nothing_that_people_read_has_a_secret_in_it(
         assert sum(REDACTED in repr(item) for item in put_out) == len(put_out)
         assert put_out[-1]["json"]["right"] == len(CANARY)  # the entry itself had it
         assert canary.in_answers(*await everything(s, end["run_id"])) == []
-        assert canary.in_directory(s.node.catalogue._directory) == []
+        assert canary.in_directory(runs_of(s.node).index._directory) == []
     assert canary.in_log(store) == []
     assert parts_of(CANARY, store) == []
     assert canary.in_logging(caplog.records, caplog.text) == []
@@ -120,7 +122,7 @@ async def test_what_is_fed_back_to_code_is_refused_and_not_altered(what: str) ->
         assert end["error"] is not None
         assert "reference" in end["error"]["message"]
         assert await items(s, end["run_id"]) == []
-        assert s.node.host.blobs.drafted == 0
+        assert runs_of(s.node).host.blobs.drafted == 0
     assert canary.in_log(store) == []
 
 
@@ -146,7 +148,7 @@ async def test_a_secret_is_passed_on_to_a_secret_argument_of_a_child() -> None:
         end = await s.finished(child)
         assert end["status"] in {"succeeded", "canceled"}
         assert end["status"] == "canceled" or await result(s, end) == len(CANARY)
-        await s.node.host.settled()
+        await runs_of(s.node).host.settled()
     assert canary.in_log(store) == []
     assert seals.sealed == {}
 
@@ -232,16 +234,13 @@ async def test_no_file_has_a_secret_in_it(
     (tmp_path / "secrets" / "bird").chmod(0o600)
     env = RealEnv()
     told: list[Any] = []
-    with (
-        closing(SqliteStore.open(tmp_path / "log.db", env=env)) as store,
-        closing(Directory(tmp_path / "directory.db")) as directory,
-    ):
+    with closing(SqliteStore.open(tmp_path / "log.db", env=env)) as store:
         async with (
             open_log(env, store) as log,
-            open_node(
+            open_run_node(
                 log,
                 {"caged": declared(Caged)},
-                directory,
+                data=DataDir(tmp_path),
                 blobs=BlobStore(env, FileDepot(tmp_path)),
                 secrets=open_secrets(env, tmp_path, os.environ),
             ) as node,
@@ -258,7 +257,7 @@ async def test_no_file_has_a_secret_in_it(
                     assert canary.in_files(tmp_path, "bird") == []
                     answer = {"run_id": run_id, "question_id": question, "answer": "yes"}
                     told.append(await call("runs.answer", answer))
-                await node.host.settled()
+                await runs_of(node).host.settled()
             for run_id in looking:
                 items_of = await call("runs.export", {"run_id": run_id})
                 assert [item["json"] for item in items_of["items"]] == [[]]

@@ -11,6 +11,7 @@ from perdure.runtime.kernel.local_node import open_local_node
 from perdure.runtime.kernel.settings import Settings
 from perdure.runtime.plugins.code_files import copy_code, stamps_of
 from perdure.runtime.plugins.loading import Source, load_plugins
+from perdure.runtime.runs.part import runs_of
 from tests.runtime.plugins.reloading import (
     Files,
     answered,
@@ -37,7 +38,7 @@ async def test_warm_workers_are_never_used_for_other_code(
     """The same version or not: they end at once, those at work when they are done."""
 
     def workers() -> int:
-        return sum(map(len, s.node.host.processes._kept.values()))
+        return sum(map(len, runs_of(s.node).host.processes._kept.values()))
 
     async with reloading(plugin_files, tmp_path, real=True) as s:
         busy = await asking(s, "work", wait=True)
@@ -59,7 +60,7 @@ async def test_a_process_executes_what_was_loaded(plugin_files: Files, tmp_path:
         assert (await ran(s, "work"))[1] == "one one"
         while not await problems(s):  # noqa: ASYNC110 - nobody tells
             await trio.sleep(0.1)
-        await s.node.host.processes.let_go()
+        await runs_of(s.node).host.processes.let_go()
         assert (await ran(s, "work"))[1] == "one one"
 
 
@@ -68,14 +69,14 @@ async def test_a_node_does_it_if_the_settings_say_so(plugin_folder: Files, tmp_p
     data = str(tmp_path / "data")
     settings = Settings(demo=False, reload=True, plugins=[str(plugin_folder.folder)], data_dir=data)
     async with open_local_node(settings, load_plugins(settings)) as node:
-        entry = node.host.plugins["test"].entries["work"]
+        entry = runs_of(node).host.plugins["test"].entries["work"]
         assert entry.program is not None
         assert entry.program.code is not None
         copy = Path(entry.program.code)
         assert (copy / "code.py").is_file()
         plugin_folder.write("two", version="2")
         with trio.fail_after(30):
-            while node.host.plugins["test"].version == "1":  # noqa: ASYNC110 - nobody tells
+            while runs_of(node).host.plugins["test"].version == "1":  # noqa: ASYNC110 - nobody tells
                 await trio.sleep(0.05)
     assert not copy.exists()
 

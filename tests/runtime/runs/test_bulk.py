@@ -13,6 +13,7 @@ from perdure.eventlog import MemoryStore
 from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.principal import LOCAL, Principal
 from perdure.runtime.runs import bulk
+from perdure.runtime.runs.part import runs_of
 from tests.runtime.service import Service, refused, service
 
 Answer = dict[str, Any]
@@ -212,7 +213,7 @@ async def test_what_cannot_be_changed_is_named(
     async with service() as s:
         parents = await failed_runs(s, 4)
         asked = await confirmed(s, "runs.retry_many")
-        creation = s.node.runs.creation
+        creation = runs_of(s.node).runs.creation
         retry = creation.retry_in_bulk
 
         async def moody(principal: Principal, parent: Any, bulk: str) -> Any:
@@ -243,7 +244,7 @@ async def test_a_run_that_is_broken_holds_no_other_up(
     async with service() as s:
         parents = await failed_runs(s, 2)
         asked = await confirmed(s, "runs.retry_many")
-        creation = s.node.runs.creation
+        creation = runs_of(s.node).runs.creation
         retry = creation.retry_in_bulk
 
         async def broken(principal: Principal, parent: Any, bulk: str) -> Any:
@@ -278,7 +279,7 @@ async def test_runs_are_changed_at_a_pace(autojump_clock: MockClock) -> None:
 async def test_ten_thousand_runs_are_canceled(autojump_clock: MockClock) -> None:
     """In pages, each run once, in bounded answers."""
     async with service(runs=10, bulk_rate=1e6) as s:
-        s.node.host.env.delay = 0  # type: ignore[attr-defined]
+        s.node.env.delay = 0  # type: ignore[attr-defined]
 
         async def start_some() -> None:
             for number in range(100):
@@ -294,9 +295,9 @@ async def test_ten_thousand_runs_are_canceled(autojump_clock: MockClock) -> None
         pages = await all_pages(s, "runs.cancel_many", asked)
         assert len(pages) == 20
         assert len(set(ids_in(pages))) == 10_000
-        await s.node.host.settled()
+        await runs_of(s.node).host.settled()
         assert (await confirmed(s, "runs.cancel_many", force=True))["count"] == 0
-        statuses = await s.node.catalogue.statuses()
+        statuses = await runs_of(s.node).index.statuses()
         requested = [
             record
             for record in s.world.store.read_all(0, _all()).records

@@ -13,6 +13,7 @@ from perdure.actors.run.events import ExportAppended, ProgressReported, RunEnded
 from perdure.actors.run.status import Outcome
 from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.runs.answers import RunAnswer
+from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import (
     AnswerRun,
     CancelRun,
@@ -144,7 +145,7 @@ async def test_lists_are_filtered_by_time(autojump_clock: MockClock) -> None:
         made = []
         instants = []
         for _ in range(3):
-            instants.append(s.node.host.env.now())
+            instants.append(s.node.env.now())
             made.append((await s.start("greet"))["run_id"])
             await trio.sleep(10)
 
@@ -171,7 +172,7 @@ async def test_a_page_that_is_just_full_is_the_last(autojump_clock: MockClock) -
 async def test_updated_at_never_goes_back(autojump_clock: MockClock) -> None:
     """Whatever the clock does while a run goes on (R22)."""
     async with service() as s:
-        env = s.node.host.env
+        env = s.node.env
         run_id = (await s.start("slow_exports", args={"n": 10}))["run_id"]
         seen = []
         now = env.now
@@ -225,7 +226,7 @@ async def test_a_run_that_has_ended_never_changes(autojump_clock: MockClock) -> 
         ]
         for command in commands:
             with pytest.raises(Fenced):
-                await s.node.host.ask(run_id, command)
+                await runs_of(s.node).host.ask(run_id, command)
         await s.cancel(LOCAL, CancelRun(run_id=run_id, force=True))
         await trio.sleep(1000)
         assert await s.read(run_id) == end
@@ -348,7 +349,7 @@ async def test_a_thousand_creates_cancels_and_retries_restart_no_actor(
 ) -> None:
     """With nobody let go each run's actor is started once, however it is asked."""
     async with service(idle=1_000_000) as s:
-        actors = s.node.host.runs
+        actors = runs_of(s.node).host.runs
 
         async def use() -> None:
             run_id = (await s.start("greet"))["run_id"]
@@ -380,7 +381,7 @@ async def test_whoever_waits_is_answered_when_the_host_lets_go(autojump_clock: M
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(wait)
                 await trio.sleep(1)
-                s.node.host.drain()
+                runs_of(s.node).host.drain()
             await wait()  # also whoever asks again after that
     for answer in answers:
         assert answer["run"]["status"] == "running"

@@ -15,6 +15,7 @@ from perdure.eventlog import MemoryStore
 from perdure.eventlog.store import Bounds
 from perdure.runtime.plugins.contract import PluginError, RunContext
 from perdure.runtime.plugins.plugin import declared, entry, plugin
+from perdure.runtime.runs.part import runs_of
 from perdure.runtime.secrets.references import SecretSource
 from perdure.runtime.secrets.secret import Secret
 from tests.runtime.service import Service
@@ -96,4 +97,4 @@ def created(store: MemoryStore) -> list[RunCreated]:
 
 def held(s: Service) -> Any:
     """Let no run begin for a while."""
-    return mock.patch.object(s.node.host, "_start_ready", return_value=None)
+    return mock.patch.object(runs_of(s.node).host, "_start_ready", return_value=None)

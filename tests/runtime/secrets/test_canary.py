@@ -18,11 +18,12 @@ import trio
 from trio.testing import MockClock
 
 from perdure.eventlog import MemoryStore, RealEnv, SqliteStore, open_log
-from perdure.runtime.kernel.node import open_node
+from perdure.runtime.kernel.data_directory import DataDir
 from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.contract import PluginError, Retry, RunContext, StepError
 from perdure.runtime.plugins.plugin import declared, entry, plugin
-from perdure.runtime.runs.index import Directory
+from perdure.runtime.runs.feature import open_run_node
+from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import AnswerRun, CancelRun, RetryRun
 from perdure.runtime.secrets.redaction import REDACTED, Redactor
 from perdure.runtime.secrets.references import SecretSource
@@ -115,7 +116,7 @@ async def test_nothing_that_people_read_has_a_secret_in_it(
         assert sum(REDACTED in repr(item) for item in put_out) == len(put_out)
         assert [item["json"]["max_tokens"] for item in put_out if "deep" in repr(item)] == [5]
         assert canary.in_answers(*await everything(s, run["run_id"])) == []
-        assert canary.in_directory(s.node.catalogue._directory) == []
+        assert canary.in_directory(runs_of(s.node).index._directory) == []
     assert canary.in_log(store) == []
     assert canary.in_logging(caplog.records, caplog.text) == []
     assert "logging [redacted]" in caplog.text
@@ -340,10 +341,10 @@ async def test_no_file_has_a_secret_in_it(tmp_path: Path, caplog: pytest.LogCapt
     with closing(SqliteStore.open(tmp_path / "log.db", env=env)) as store:
         async with (
             open_log(env, store) as log,
-            open_node(
+            open_run_node(
                 log,
                 PLUGINS,
-                Directory(tmp_path / "directory.db"),
+                data=DataDir(tmp_path),
                 secrets=open_secrets(env, tmp_path, {}),
             ) as node,
         ):
@@ -357,11 +358,11 @@ async def test_no_file_has_a_secret_in_it(tmp_path: Path, caplog: pytest.LogCapt
             assert canary.in_files(tmp_path, "bird") == []
             go_on.set()
             for answer in told:
-                ended = await node.host.end_of(answer["run"]["run_id"])
+                ended = await runs_of(node).host.end_of(answer["run"]["run_id"])
                 assert ended.state.status == "succeeded"
             again = RetryRun(run_id=first, secrets={"token": CANARY})
-            told.append(await node.runs.retry(LOCAL, again))
-            await node.host.end_of(told[-1]["run"]["run_id"])
+            told.append(await runs_of(node).runs.retry(LOCAL, again))
+            await runs_of(node).host.end_of(told[-1]["run"]["run_id"])
             await trio.sleep(0.1)
     assert list((tmp_path / "sealed").iterdir()) == []
     assert canary.in_files(tmp_path, "bird") == []
@@ -394,7 +395,7 @@ def test_the_search_looks_into_files_and_directories(tmp_path: Path) -> None:
     for number, form in enumerate(canary.FORMS):
         (tmp_path / f"{number}").write_text(f"x{form}x", "utf-8")
     assert len(canary.in_files(tmp_path)) == 4
-    with closing(Directory(":memory:")) as directory, directory._file.writing() as database:
+    with closing(ListingFile(RUN_LISTING)) as tables, tables.writing() as database:
         row = ("r", 1, 1, CANARY, "p", "e", None, None, "r")
         database.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-        assert canary.in_directory(directory)
+        assert canary.in_listing(tables)

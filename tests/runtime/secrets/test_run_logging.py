@@ -16,6 +16,7 @@ from perdure.actors.run.views import log_line
 from perdure.eventlog.errors import StoreFailed
 from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.contract import RunContext
+from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import GetRun
 from perdure.runtime.secrets.redaction import Redactor
 from perdure.runtime.secrets.run_logging import (
@@ -134,15 +135,15 @@ async def test_what_the_runtime_logs_about_a_run_names_it(
         (record,) = [r for r in caplog.records if r.name == "perdure.host"]
         assert (vars(record)["run_id"], vars(record)["trace_id"]) == (run["run_id"], "tr1")
         caplog.clear()
-        failing = mock.patch.object(s.node.runs, "_reader", None)
+        failing = mock.patch.object(runs_of(s.node).runs, "_reader", None)
         with failing:
             call = s.node.operations.call
             request = {"run_id": run["run_id"]}
             await refused("INTERNAL", lambda: call(LOCAL, "runs.get", request))
         (record,) = [r for r in caplog.records if r.name == "perdure.operations"]
         assert vars(record)["run_id"] == run["run_id"]
-        s.node.host.runs._crashed(f"run/{run['run_id']}", StoreFailed("x"))
-        s.node.host.runs._crashed("session/1", StoreFailed("x"))
+        runs_of(s.node).host.runs._crashed(f"run/{run['run_id']}", StoreFailed("x"))
+        runs_of(s.node).host.runs._crashed("session/1", StoreFailed("x"))
         found = [vars(r).get("run_id") for r in caplog.records if r.name == "perdure.actors"]
         assert found == [run["run_id"], None]
 

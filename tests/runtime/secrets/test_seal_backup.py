@@ -20,10 +20,11 @@ from perdure.eventlog.backup import back_up as back_up_log
 from perdure.runtime.backup import BackupReport, back_up, restore
 from perdure.runtime.blobs.file_depot import FileDepot
 from perdure.runtime.kernel.data_directory import LOG_BACKUP
-from perdure.runtime.kernel.node import Node, open_node
+from perdure.runtime.kernel.node import Node
 from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.plugin import declared
-from perdure.runtime.runs.index import Directory
+from perdure.runtime.runs.feature import open_run_node
+from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import AnswerRun, CreateRun, GetRun
 from perdure.runtime.secrets.sealed_backup import (
     HASHES,
@@ -57,14 +58,11 @@ PLUGINS = {"test": declared(Patient)}
 async def node_in(data_dir: Path) -> AsyncIterator[tuple[EventLog, Node]]:
     """Run a node on the files of a data directory; leaving the block is a crash."""
     env = RealEnv()
-    with (
-        closing(SqliteStore.open(data_dir / "log.db", env=env)) as store,
-        closing(Directory(":memory:")) as directory,
-    ):
+    with closing(SqliteStore.open(data_dir / "log.db", env=env)) as store:
         secrets = open_secrets(env, data_dir, {})
         async with (
             open_log(env, store) as log,
-            open_node(log, PLUGINS, directory, secrets=secrets) as node,
+            open_run_node(log, PLUGINS, secrets=secrets) as node,
         ):
             yield log, node
 
@@ -72,7 +70,7 @@ async def node_in(data_dir: Path) -> AsyncIterator[tuple[EventLog, Node]]:
 async def begin(node: Node, token: str | None = TOKEN) -> str:
     """Start a run and let it come to its question; give its id."""
     request = CreateRun(plugin_id="test", entry_id="wait", args={"token": token})
-    run_id = (await node.runs.create(LOCAL, request))["run"]["run_id"]
+    run_id = (await runs_of(node).runs.create(LOCAL, request))["run"]["run_id"]
     await waiting(node, run_id)
     return run_id
 
@@ -81,7 +79,7 @@ async def waiting(node: Node, run_id: str) -> str:
     """Give the question that a run waits with."""
     with trio.fail_after(10):
         while True:
-            run = (await node.runs.get(LOCAL, GetRun(run_id=run_id)))["run"]
+            run = (await runs_of(node).runs.get(LOCAL, GetRun(run_id=run_id)))["run"]
             if run["questions"]:
                 return run["questions"][0]
             assert run["error"] is None
@@ -91,10 +89,10 @@ async def waiting(node: Node, run_id: str) -> str:
 async def finish(node: Node, run_id: str) -> str:
     """Answer a run's question; give the status it ends in."""
     question = await waiting(node, run_id)
-    await node.runs.answer(LOCAL, AnswerRun(run_id=run_id, question_id=question, answer=1))
-    await node.host.end_of(run_id)
-    await node.host.secrets.drop(run_id)  # as the host is doing
-    return (await node.runs.get(LOCAL, GetRun(run_id=run_id)))["run"]["status"]
+    await runs_of(node).runs.answer(LOCAL, AnswerRun(run_id=run_id, question_id=question, answer=1))
+    await runs_of(node).host.end_of(run_id)
+    await runs_of(node).host.secrets.drop(run_id)  # as the host is doing
+    return (await runs_of(node).runs.get(LOCAL, GetRun(run_id=run_id)))["run"]["status"]
 
 
 async def saved(

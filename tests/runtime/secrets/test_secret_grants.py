@@ -9,6 +9,7 @@ import pytest
 from trio.testing import MockClock
 
 from perdure.runtime.kernel.principal import LOCAL, Principal
+from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import CreateRun, GetRun, RetryRun
 from perdure.runtime.secrets.references import SecretNotFound, SecretSource
 from tests.runtime.secrets.guarded import PLUGINS, REFERENCE, VALUE, held
@@ -99,7 +100,7 @@ async def test_a_grant_that_was_taken_back_ends_the_run(autojump_clock: MockCloc
             request = CreateRun(plugin_id="test", entry_id="use", args={"token": REFERENCE})
             run = (await s.create(ACME, request))["run"]
         source._granted.clear()
-        s.node.host._start_ready()
+        runs_of(s.node).host._start_ready()
         await s.world.end(run["run_id"])
         error = (await s.get(ACME, GetRun(run_id=run["run_id"])))["run"]["error"]
         assert error is not None

@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from perdure.eventlog import DiskFull, SqliteStore
+from perdure.runtime.runs.part import runs_of
 from tests.runtime.server.here import Here, server_here
 
 
@@ -43,7 +44,7 @@ async def filled(here: Here, disk: Disk) -> tuple[str, str]:
     while not (await here.record(asking))["questions"]:  # noqa: ASYNC110 - nobody tells
         await trio.sleep(0.01)
     disk.is_full = True
-    while here.node.host.log.writer.stalled is None:  # noqa: ASYNC110 - nobody tells
+    while here.node.log.writer.stalled is None:  # noqa: ASYNC110 - nobody tells
         await trio.sleep(0.01)
     return asking, working
 
@@ -76,7 +77,7 @@ async def test_what_cannot_be_written_is_refused_and_all_can_be_read(
             while (await here.http.get("/readyz")).status_code != 200:  # noqa: ASYNC110
                 await trio.sleep(0.05)
             await here.http.post(f"/runs/{asking}/answers", json=answer)
-            assert (await here.node.host.end_of(asking)).state.status.value == "succeeded"
+            assert (await runs_of(here.node).host.end_of(asking)).state.status.value == "succeeded"
 
 
 async def test_a_server_with_a_full_disk_goes_down(tmp_path: Path, disk: Disk) -> None:

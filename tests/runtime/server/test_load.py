@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import trio
 
+from perdure.runtime.runs.part import runs_of
 from tests.runtime.http.sse import Event, Parser
 from tests.runtime.server.here import Here, server_here
 from tests.runtime.server.process import server
@@ -94,7 +95,7 @@ class MixedLoad:
         run_id = await self.here.create(entry, task_id=f"t{number % 3}")
         if entry == "polite":
             await self.here.http.post(f"/runs/{run_id}/cancel")
-        await self.here.node.host.end_of(run_id)
+        await runs_of(self.here.node).host.end_of(run_id)
         self.records[run_id] = record = await self.here.record(run_id)
         late = await self.here.http.post(f"/runs/{run_id}/cancel", json={"reason": "late"})
         assert late.json() == record
@@ -140,7 +141,7 @@ async def mixed_load(path: Path, runs: int, followers: int, patience: float = 60
                 for number in range(runs):
                     work.start_soon(load.one, number)
             exports = await load.exports()
-            head = (await here.node.host.log.head()).position
+            head = (await here.node.log.head()).position
             while not all_is_there(streams, head, runs) or load.listed < len(exports):  # noqa: ASYNC110
                 await trio.sleep(0.05)
         for seen in streams[0::3]:

@@ -15,6 +15,7 @@ import trio
 
 from perdure.runtime.http import event_routes as events
 from perdure.runtime.kernel.settings import Settings
+from perdure.runtime.runs.part import runs_of
 from perdure.runtime.server.server import Entrance, gate_of, is_loopback, url_of
 from tests.runtime.http.sse import Event, following
 from tests.runtime.server.here import server_here
@@ -97,7 +98,7 @@ async def test_a_client_that_hangs_up_ends_nothing_but_its_request(
         await until_followed(here, 0)
         run_id = await here.create("slow_exports", args={"n": 2}, idempotency_key="k")
         with trio.fail_after(20):
-            await here.node.host.end_of(run_id)
+            await runs_of(here.node).host.end_of(run_id)
         assert (await here.record(run_id))["status"] == "succeeded"
 
 
@@ -135,7 +136,7 @@ async def test_figures_are_as_prometheus_wants_them(tmp_path: Path) -> None:
         assert figures["perdure_executions"] == "1.0"
         assert figures['perdure_followers{surface="sse"}'] == "1.0"
         assert float(figures["perdure_http_requests_total"]) >= 6
-        assert float(figures["perdure_log_position"]) == (await here.node.host.log.head()).position
+        assert float(figures["perdure_log_position"]) == (await here.node.log.head()).position
         assert float(figures["process_resident_memory_bytes"]) > 1e6
         assert PROMTOOL is not None
         checked = await trio.run_process(

@@ -37,7 +37,7 @@ async def test_a_follow_that_is_stopped_ends_where_it_was_told_to() -> None:
                     assert message["end"] == "stopped"
                     ended[message["id"]] = message["cursor"]
         for number, cursor in ended.items():
-            place = await s.node.host.log.resolve(cursor)
+            place = await s.node.log.resolve(cursor)
             assert seen[number] == list(range(1, place.position + 1))
 
 

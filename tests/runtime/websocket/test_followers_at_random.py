@@ -16,6 +16,7 @@ from perdure.eventlog.record import START, Record
 from perdure.eventlog.tail import TailLimits
 from perdure.runtime.kernel.channels.channel import CHANNELS
 from perdure.runtime.kernel.principal import LOCAL
+from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import FollowLog
 from perdure.runtime.websocket import SocketLimits
 from perdure.runtime.websocket.wire import WireLimits
@@ -162,9 +163,9 @@ async def _work(s: Service, chance: random.Random, crowd: Crowd) -> None:
         run_id = (await s.start(kind, args=args, task_id=chance.choice(["a", "b"])))["run_id"]
         if chance.random() < 0.2:
             asked = {"channel": "run", "run_id": run_id}
-            crowd.lines.append(Line(asked, s.node.host.log.cursor(START)))
+            crowd.lines.append(Line(asked, s.node.log.cursor(START)))
         if chance.random() < 0.05:
-            tail = s.node.host.log.tail
+            tail = s.node.log.tail
             tail.skip_to(tail.head)
         if chance.random() < 0.05:
             crowd.server.sockets.drain()
@@ -192,7 +193,7 @@ async def test_what_was_seen_is_the_log(seed: int) -> None:
     chance = random.Random(seed)
     limits = SocketLimits(wire=WireLimits(send=0.5))
     async with service() as s, serving(s, limits) as server:
-        log = s.node.host.log
+        log = s.node.log
         log.tail._limits = TailLimits(records=chance.choice([16, 8192]))
         crowd = Crowd(server, chance)
         start = log.cursor(START)
@@ -211,7 +212,7 @@ async def test_what_was_seen_is_the_log(seed: int) -> None:
                 for first in range(0, len(crowd.lines), 3):
                     nursery.start_soon(crowd.come_and_go, crowd.lines[first : first + 3])
                 await _work(s, chance, crowd)
-            await s.node.host.settled()
+            await runs_of(s.node).host.settled()
             for line in crowd.lines:
                 await _finish(crowd, line)
             while server.sockets.connections:  # noqa: ASYNC110 - nobody tells

@@ -95,7 +95,7 @@ async def test_credit_counts_events(autojump_clock: MockClock) -> None:
     async with service() as s, serving(s) as server, server.connect() as client:
         for _ in range(4):
             await s.finished((await s.start("greet"))["run_id"])
-        start = s.node.host.log.cursor(await s.node.host.log.resolve(await s.cursor()))
+        start = s.node.log.cursor(await s.node.log.resolve(await s.cursor()))
         await client.send({"id": 1, "follow": {"channel": "log"}, "credit": 5})
         seen: list[int] = []
         with trio.move_on_after(100):

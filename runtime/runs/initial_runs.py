@@ -1,4 +1,4 @@
-"""The runs that exist when somebody begins to follow them."""
+"""The runs that have not ended when a follower begins."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from perdure.actors.run.status import OPEN
 from perdure.actors.run.views import addition
-from perdure.runtime.kernel.channels.event import Shown
+from perdure.runtime.kernel.channels.event import ChannelEvent
 from perdure.runtime.runs.index import RunFilter
 
 if TYPE_CHECKING:
@@ -14,46 +14,46 @@ if TYPE_CHECKING:
 
     from perdure.eventlog.record import Mark
     from perdure.runtime.kernel.principal import Principal
-    from perdure.runtime.runs.live_index import Catalogue
+    from perdure.runtime.runs.channels import RunFilters
+    from perdure.runtime.runs.index import RunIndex
     from perdure.runtime.runs.reader import RunReader
-    from perdure.runtime.runs.requests import FollowLog
 
 
-class Listing:
+class InitialRuns:
     """Runs as additions, page by page, all at one place in the log."""
 
     def __init__(
         self,
-        catalogue: Catalogue,
+        index: RunIndex,
         reader: RunReader,
         principal: Principal,
-        request: FollowLog,
+        filters: RunFilters,
         at: Mark,
     ) -> None:
         """List what has not ended; a run that was asked for by its id is shown in any case."""
-        self._catalogue = catalogue
+        self._index = index
         self._reader = reader
         self._principal = principal
-        self._request = request
+        self._run_id = filters.run_id
         self._at = at
         self._before: int | None = None
         self.more = True
-        statuses = OPEN if request.status is None else OPEN & frozenset(request.status)
+        statuses = OPEN if filters.status is None else OPEN & frozenset(filters.status)
         self._where = RunFilter(
             tenant=principal.tenant,
-            plugin_id=request.plugin_id,
-            entry_id=request.entry_id,
-            task_id=request.task_id,
+            plugin_id=filters.plugin_id,
+            entry_id=filters.entry_id,
+            task_id=filters.task_id,
             statuses=statuses,
         )
 
-    async def next_page(self, limit: int) -> list[Shown]:
+    async def next_page(self, limit: int) -> list[ChannelEvent]:
         """Give the next so many. Cancelling it loses nothing."""
-        if self._request.run_id is not None:
-            page = await self._additions([self._request.run_id])
+        if self._run_id is not None:
+            page = await self._additions([self._run_id])
             self.more = False
             return page
-        found, _ = await self._catalogue.list(
+        found, _ = await self._index.list(
             self._where, before=self._before, at=self._at, limit=limit
         )
         page = await self._additions([listed.run_id for listed in found])
@@ -62,9 +62,9 @@ class Listing:
         self.more = len(found) == limit
         return page
 
-    async def _additions(self, run_ids: Sequence[str]) -> list[Shown]:
+    async def _additions(self, run_ids: Sequence[str]) -> list[ChannelEvent]:
         runs = await self._reader.all_at(self._principal, run_ids, self._at)
         return [
-            Shown("run", self._at, addition(run.state, run.commit_time), is_listed=True)
+            ChannelEvent("run", self._at, addition(run.state, run.commit_time), is_listed=True)
             for run in runs
         ]

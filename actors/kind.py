@@ -1,0 +1,38 @@
+"""A kind of actor, as data: what its streams are called, its rules, and how it is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from perdure.actors.decider import Decider
+from perdure.actors.folded import Folded
+
+State = TypeVar("State")
+Command = TypeVar("Command")
+Event = TypeVar("Event")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind(Generic[State, Command, Event]):
+    """Everything the kernel needs to know about one kind of actor."""
+
+    name: str  # its streams are called <name>/<id>
+    decider: Decider[State, Command, Event]
+    view: Callable[[Folded[State]], Mapping[str, Any]]  # what people and programs see of it
+    not_found: str  # the code of the error for an id that stands for nothing
+
+    def stream(self, actor_id: str) -> str:
+        """Name the stream of an actor."""
+        return f"{self.name}/{actor_id}"
+
+    def id_of(self, stream: str) -> str | None:
+        """Give the id of the actor whose stream this is, if it is of this kind."""
+        kind, _, actor_id = stream.partition("/")
+        return actor_id if kind == self.name else None
+
+    @property
+    def id_field(self) -> str:
+        """How requests and our own log name an actor of this kind."""
+        return f"{self.name}_id"

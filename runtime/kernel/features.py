@@ -1,0 +1,127 @@
+"""The features of a process, put together: one table of each thing that they bring."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    import click
+    import msgspec
+
+    from perdure.actors.kind import Kind
+    from perdure.eventlog.registry import EventRegistry
+    from perdure.runtime.kernel.channels.channel import Channel
+    from perdure.runtime.kernel.errors import ErrorKind
+    from perdure.runtime.kernel.feature import Feature
+    from perdure.runtime.kernel.operations import Operation
+    from perdure.runtime.kernel.routes.route import Route
+    from perdure.runtime.kernel.settings import Settings
+
+Value = TypeVar("Value")
+
+
+class Features:
+    """Some features, each of which may know those before it."""
+
+    def __init__(self, features: Iterable[Feature]) -> None:
+        """Nothing of them is imported before somebody asks for it."""
+        self._features = tuple(features)
+        names = [feature.name for feature in self._features]
+        if len(set(names)) < len(names):
+            raise ValueError(f"two features have the same name: {', '.join(names)}")
+
+    def __iter__(self) -> Iterator[Feature]:
+        """Go through the features, in their order."""
+        return iter(self._features)
+
+    def replacing(self, *others: Feature) -> Features:
+        """Give the same features, with others in the places of those with their names."""
+        named = {feature.name: feature for feature in others}
+        return Features(named.get(feature.name, feature) for feature in self)
+
+    def prepared(self, settings: Settings, warn: Callable[[str], None]) -> Features:
+        """Load what has to be loaded before a server starts."""
+        return Features(feature.prepared(settings, warn) for feature in self)
+
+    @cached_property
+    def kinds(self) -> Sequence[Kind[Any, Any, Any]]:
+        """All kinds of actors."""
+        kinds = [kind for feature in self for kind in feature.kinds()]
+        return list(_by_name("kinds", ((kind.name, kind) for kind in kinds)).values())
+
+    @cached_property
+    def events(self) -> Sequence[EventRegistry]:
+        """The registries of all events that are stored."""
+        registries = [kind.decider.events for kind in self.kinds]
+        return [*registries, *(each for feature in self for each in feature.events())]
+
+    @cached_property
+    def channels(self) -> Mapping[str, Channel]:
+        """All channels by name, the kernel's own among them."""
+        from perdure.runtime.kernel.channels.log_channel import log_channel  # noqa: PLC0415
+
+        channels = [channel for feature in self for channel in feature.channels()]
+        channels.append(log_channel(channels))
+        return _by_name("channels", ((channel.name, channel) for channel in channels))
+
+    @cached_property
+    def operations(self) -> Mapping[str, Operation]:
+        """The whole table of operations."""
+        from perdure.runtime.kernel.channels.service import follow_operation  # noqa: PLC0415
+        from perdure.runtime.kernel.operations import operations_of  # noqa: PLC0415
+
+        rows = [
+            row
+            for feature in self
+            for service in feature.services()
+            for row in operations_of(service).values()
+        ]
+        rows.append(follow_operation(self.channels.values()))
+        table = _by_name("operations", ((row.name, row) for row in rows))
+        return dict(sorted(table.items()))
+
+    @property
+    def routes(self) -> Sequence[Route]:
+        """The addresses of all features, those of the first ones first."""
+        return [route for feature in self for route in feature.routes()]
+
+    @property
+    def commands(self) -> Sequence[click.Command]:
+        """The commands of all features, in the order in which people meet them."""
+        return [command for feature in self for command in feature.commands()]
+
+    @cached_property
+    def errors(self) -> Mapping[str, ErrorKind]:
+        """The codes that this process may answer with."""
+        from perdure.runtime.kernel.errors import KERNEL_ERRORS  # noqa: PLC0415
+
+        declared = (pair for feature in self for pair in feature.errors().items())
+        return {**KERNEL_ERRORS, **dict(declared)}
+
+    @cached_property
+    def settings(self) -> Sequence[type[msgspec.Struct]]:
+        """The groups of settings that features have."""
+        return [group for feature in self if (group := feature.settings()) is not None]
+
+    @cached_property
+    def tags(self) -> Mapping[str, str]:
+        """What the tags of routes are about."""
+        return {tag: about for feature in self for tag, about in feature.tags.items()}
+
+    @cached_property
+    def capabilities(self) -> Mapping[str, Any]:
+        """The types of what features add to the capabilities, by name."""
+        added = (pair for feature in self for pair in feature.capabilities().items())
+        return _by_name("capabilities", added)
+
+
+def _by_name(what: str, pairs: Iterable[tuple[str, Value]]) -> dict[str, Value]:
+    found: dict[str, Value] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"two features bring {what} called {name!r}")
+        found[name] = value
+    return found

@@ -1,0 +1,97 @@
+"""Runs at work on a data directory, as the settings say."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack, asynccontextmanager, closing
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Final
+
+from perdure.runtime.blobs.file_depot import FileDepot
+from perdure.runtime.blobs.references import References
+from perdure.runtime.blobs.store import BlobLimits, BlobStore
+from perdure.runtime.execution.limits import HostLimits
+from perdure.runtime.execution.watchdog import Watchdog
+from perdure.runtime.plugins.loading import load_plugins
+from perdure.runtime.plugins.reloader import Reloader
+from perdure.runtime.runs.part import RunResources, open_runs
+from perdure.runtime.runs.settings import RunSettings
+from perdure.runtime.secrets.secrets import open_secrets
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Collection
+
+    from perdure.runtime.kernel.live_listing import LiveListing
+    from perdure.runtime.kernel.node import Foundation
+    from perdure.runtime.plugins.loading import Loaded
+    from perdure.runtime.runs.part import RunsPart
+
+_NANOSECONDS: Final = 1_000_000_000
+
+
+@asynccontextmanager
+async def open_local_runs(
+    foundation: Foundation,
+    listing: LiveListing,
+    loaded: Loaded | None,
+    only: Collection[str] | None,
+) -> AsyncIterator[RunsPart]:
+    """Execute runs of a data directory, or in memory if there is none.
+
+    If the settings say so, plugins are loaded anew meanwhile when their files change.
+    """
+    env, data = foundation.env, foundation.data
+    settings = foundation.settings.of(RunSettings)
+    if loaded is None:
+        loaded = load_plugins(settings)
+    with ExitStack() as stack:
+        reloader = None
+        if settings.reload and loaded.outcomes:
+            copies = stack.enter_context(TemporaryDirectory(prefix="perdure-"))
+            reloader = Reloader(settings, loaded, Path(copies))
+            loaded = reloader.loaded
+        depot = references = secrets = None
+        if data is not None:
+            depot = FileDepot(data.log.parent)
+            references = stack.enter_context(closing(References(data.references)))
+            secrets = open_secrets(env, data.path, os.environ, granted=settings.granted_secrets)
+        resources = RunResources(
+            plugins=loaded.plugins,
+            limits=host_limits(settings),
+            claim_window=round(settings.idempotency_window * _NANOSECONDS),
+            only=only,
+            blobs=BlobStore(env, depot, limits=blob_limits(settings)),
+            references=references,
+            secrets=secrets,
+            bulk_rate=settings.bulk_rate,
+            trigger=settings.trigger,
+        )
+        async with open_runs(foundation.log, listing, resources) as part:
+            part.host.entries.problems = loaded.problems
+            part.host.start(Watchdog(env).run)
+            if reloader is not None:
+                part.host.start(partial(reloader.run, part.host))
+            yield part
+
+
+def host_limits(settings: RunSettings) -> HostLimits:
+    """Give the limits of a host that the settings state."""
+    return HostLimits(
+        runs=settings.runs,
+        cancel_grace=settings.cancel_grace,
+        sync_wait=settings.sync_wait,
+        timeout=settings.timeout,
+        progress_items=settings.progress_items,
+        inline_limit=settings.inline_limit,
+    )
+
+
+def blob_limits(settings: RunSettings) -> BlobLimits:
+    """Give the limits of blobs that the settings state."""
+    return BlobLimits(
+        quota=settings.blob_quota,
+        scope_quota=settings.blob_scope_quota,
+        grace=settings.blob_grace,
+    )
