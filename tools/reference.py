@@ -15,14 +15,9 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, 
 
 import msgspec
 
-from perdure.actors.claim import CLAIM_EVENTS
-from perdure.actors.lineage import LINEAGE_EVENTS
-from perdure.actors.run.events import RUN_EVENTS
 from perdure.runtime.execution.limits import HostLimits
 from perdure.runtime.features import FEATURES
-from perdure.runtime.kernel.errors import ERRORS
 from perdure.runtime.kernel.operations import COMMON_ERRORS, Operation
-from perdure.runtime.runs.answers import EVENT_TYPES
 from perdure.runtime.websocket.asyncapi import document
 
 DOCS: Final = Path(__file__).parent.parent / "docs"
@@ -96,7 +91,7 @@ def operations() -> str:
         (
             f"`{name}` | `{event.__name__}`: {first_line(event)} | "
             + ", ".join(f"`{field}`" for field in event.__annotations__)
-            for name, event in EVENT_TYPES.items()
+            for name, event in _events().items()
         ),
     )
     lines += ["## Errors", ""]
@@ -105,7 +100,7 @@ def operations() -> str:
         (
             f"`{code}` | {kind.status} | {'yes' if kind.retriable else 'no'} | {kind.meaning} | "
             + kind.remedy
-            for code, kind in ERRORS.items()
+            for code, kind in FEATURES.errors.items()
         ),
     )
     lines += ["## Limits", "", first_line(HostLimits), ""]
@@ -116,10 +111,14 @@ def operations() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def _events() -> dict[str, Any]:
+    return {name: channel.event for name, channel in FEATURES.channels.items()}
+
+
 def events() -> str:
     """Write the page of events."""
     lines = ["# Events", "", _MADE, "What the log stores. Names and shapes never change.", ""]
-    for registry in (RUN_EVENTS, CLAIM_EVENTS, LINEAGE_EVENTS):
+    for registry in FEATURES.events:
         for event in registry:
             hints = get_type_hints(event)
             names = [field.encode_name for field in msgspec.structs.fields(event)]
@@ -133,7 +132,7 @@ def events() -> str:
 
 def asyncapi() -> str:
     """Write the document of the WebSocket protocol."""
-    described = document(FEATURES.operations.values(), "v1")
+    described = document(FEATURES.operations.values(), FEATURES, "v1")
     return json.dumps(described, indent=2, sort_keys=False) + "\n"
 
 

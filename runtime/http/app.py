@@ -1,4 +1,8 @@
-"""The application: every route of a node's features, and those that describe them."""
+"""The application: every route of a node's features, and those that describe them.
+
+app = create_app(node, settings)                                        # answers
+app = create_app(node, settings, [*event_routes(features), *HEALTH])    # and what servers add
+"""
 
 from __future__ import annotations
 
@@ -11,8 +15,6 @@ from starlette.routing import Route as Address
 
 from perdure.runtime.http.capabilities import about_routes
 from perdure.runtime.http.documents import DOCUMENTS
-from perdure.runtime.http.event_routes import event_routes
-from perdure.runtime.http.health import HEALTH
 from perdure.runtime.http.middleware import Middleware
 from perdure.runtime.kernel.routes.reply import empty_reply
 from perdure.runtime.kernel.routes.route import Surface
@@ -31,14 +33,7 @@ if TYPE_CHECKING:
 
 def routes_of(features: Features, more: Iterable[Route] = ()) -> Sequence[Route]:
     """Give all that can be served of some features, with what others add."""
-    return (
-        *features.routes,
-        *about_routes(features),
-        *event_routes(features),
-        *HEALTH,
-        *more,
-        *DOCUMENTS,
-    )
+    return (*features.routes, *about_routes(features), *more, *DOCUMENTS)
 
 
 def create_app(

@@ -27,6 +27,7 @@ import trio
 from perdure.eventlog.env import RealEnv
 from perdure.runtime.http import health
 from perdure.runtime.http.app import create_app
+from perdure.runtime.http.event_routes import event_routes
 from perdure.runtime.kernel.announcement import Announcement, announced
 from perdure.runtime.kernel.data_directory import DataDir
 from perdure.runtime.kernel.figures import Figure, figure, figures_by
@@ -222,7 +223,12 @@ def _app(node: Node, settings: Settings, port: Port, sockets: Sockets) -> ASGIAp
     return create_app(
         node,
         settings,
-        (health.metrics_route(metrics), ASYNCAPI),
+        (
+            *event_routes(node.features),
+            *health.HEALTH,
+            health.metrics_route(metrics),
+            ASYNCAPI,
+        ),
         facts=socket_facts(sockets.limits),
         upgrades={PATH: UPGRADE_TO},
     )

@@ -77,7 +77,6 @@ async def serve(directory: Path, answers: int) -> None:
             open_runs.append(created["run"]["run_id"])
         for run_id in open_runs:
             await runs_of(node).host.end_of(run_id)
-    listed.close()
     store.close()
 
 

@@ -78,7 +78,6 @@ async def serve(directory: Path, answers: int) -> None:
             await runs_of(node).host.end_of(run_id)
             os.write(answers, f"END {run_id}\n".encode())
         await trio.sleep(0.05)  # the last seal is being dropped
-    listed.close()
     store.close()
 
 

@@ -99,7 +99,6 @@ async def _after_start_up(directory: Path, store: SqliteStore, unfinished: set[s
         open_run_node(log, PLUGINS, secrets=secrets, only=()),
     ):
         kept = set(await secrets.run_ids())
-    listed.close()
     return [f"what was sealed for run {run_id} is kept" for run_id in kept - unfinished]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from perdure.runtime.runs.answers import EVENT_TYPES
+from perdure.runtime.features import FEATURES
 from perdure.runtime.websocket import SocketLimits
 from perdure.runtime.websocket.conversation import EndReason
 from perdure.runtime.websocket.formats import FORMATS
@@ -29,5 +29,5 @@ def test_the_limits_are_those_of_the_code() -> None:
 
 def test_every_name_is_there() -> None:
     """Formats, channels, and the reasons of an end."""
-    assert all(f"`{name}`" in PAGE for name in (*FORMATS, *EVENT_TYPES))
+    assert all(f"`{name}`" in PAGE for name in (*FORMATS, *FEATURES.channels))
     assert all(f'end: "{reason}"' in PAGE for reason in get_args(EndReason))

@@ -35,7 +35,6 @@ async def node_in(data_dir: Path) -> AsyncIterator[tuple[EventLog, Node]]:
         open_run_node(log, PLUGINS, blobs=blobs) as node,
     ):
         yield log, node
-    directory.close()
     store.close()
 
 

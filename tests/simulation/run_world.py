@@ -26,9 +26,10 @@ from perdure.runtime.execution.limits import HostLimits
 from perdure.runtime.execution.recovery import recover
 from perdure.runtime.execution.run_ends import LetGo
 from perdure.runtime.kernel.errors import OperationError, translated
+from perdure.runtime.kernel.listing import ListingFile
+from perdure.runtime.kernel.live_listing import LiveListing
 from perdure.runtime.plugins.plugin import declared
-from perdure.runtime.runs.index import Directory
-from perdure.runtime.runs.live_index import Catalogue
+from perdure.runtime.runs.index import RUN_LISTING, RunIndex
 from perdure.runtime.runs.operations import Runs
 from perdure.runtime.secrets.sealed_files import MemorySeals
 from perdure.runtime.secrets.secrets import Secrets
@@ -147,12 +148,12 @@ async def run_server(world: RunWorld) -> None:
 
 async def run_process(world: RunWorld, env: SimEnv) -> None:
     """Be one life of the server."""
-    with closing(Directory(":memory:")) as directory:
-        await run_on(world, env, directory)
+    with closing(ListingFile(RUN_LISTING)) as tables:
+        await run_on(world, env, tables)
 
 
-async def run_on(world: RunWorld, env: SimEnv, directory: Directory) -> None:
-    """Run until killed, with a directory of its own."""
+async def run_on(world: RunWorld, env: SimEnv, tables: ListingFile) -> None:
+    """Run until killed, with an index of its own."""
     chance, will_crash = world.chance, not world.calm.is_set()
     limits = HostLimits(
         runs=chance.choice([1, 5, 100]),
@@ -167,12 +168,13 @@ async def run_on(world: RunWorld, env: SimEnv, directory: Directory) -> None:
             plugins = {"sim": declared(Simulated)}
             host = Host(env, log, plugins, limits=limits, secrets=secrets)
             await nursery.start(host.run)
-            catalogue = Catalogue(log, directory)
-            await nursery.start(catalogue.run)
+            listing = LiveListing(log, tables)
+            await nursery.start(listing.run)
+            index = RunIndex(listing)
             if chance.random() < 0.5:
                 nursery.start_soon(send_actors_away, chance, host)
-            await recover(host, catalogue.open_runs)
-            world.server, world.host, world.env = Runs(host, catalogue), host, env
+            await recover(host, index.open_runs)
+            world.server, world.host, world.env = Runs(host, index), host, env
             nursery.start_soon(give_up_for_lost, chance, host)
             nursery.start_soon(haunt, chance, host)
             if will_crash and chance.random() < 0.2:

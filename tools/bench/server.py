@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Final, Self
 
 import trio
 
-from perdure.runtime.kernel.settings import Settings
-from perdure.runtime.plugins.loading import load_plugins
+from perdure.runtime.features import FEATURES
+from perdure.runtime.kernel.settings import SettingsTable
 from perdure.runtime.server.garbage import leave_alone_what_is_there
 from perdure.runtime.server.server import Server, Serving
 from tools.bench.measure import Sample
@@ -92,9 +92,10 @@ def served(directory: Path, module: str = __name__) -> Iterator[Served]:
 
 
 async def _serve(directory: Path) -> None:
-    settings = Settings(data_dir=str(directory), port=0, demo=False, modules=[Bench.__module__])
+    values = {"data_dir": str(directory), "port": 0, "demo": False, "modules": [Bench.__module__]}
+    settings = SettingsTable(FEATURES.settings).settings(values)
     async with trio.open_nursery() as nursery:
-        serving: Serving = await nursery.start(Server(settings, load_plugins(settings)).run)
+        serving: Serving = await nursery.start(Server(settings, FEATURES).run)
         leave_alone_what_is_there()
         print(json.dumps({"port": int(serving.url.rpartition(":")[2])}), flush=True)
         await trio.lowlevel.wait_readable(sys.stdin)

@@ -7,7 +7,7 @@ several events; they share its cursor, and nothing that is sent ends between the
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -77,7 +77,7 @@ class Channel:
     names: frozenset[str] | None  # of the stored events that concern it; None is all of them
     show: Callable[[Record], Sequence[ChannelEvent]]
     filters: type[Filters] = Filters
-    open: Callable[[Any, Principal, Any], Awaitable[Opening]] = open_filtered
+    open: Callable[[Any, Principal, Any], Coroutine[Any, Any, Opening]] = open_filtered
     permission: Permission = Permission.READ
     errors: tuple[str, ...] = ()
     routes: tuple[EventRoute, ...] = ()

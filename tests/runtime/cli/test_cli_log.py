@@ -12,9 +12,9 @@ import pytest
 from perdure.eventlog.env import RealEnv
 from perdure.eventlog.sqlite import SqliteStore
 from perdure.eventlog.sqlite.lock import holder_of
-from perdure.runtime.kernel.settings import NAMES
 from perdure.runtime.process import sandbox
 from tests.runtime.cli.terminal import Shell
+from tests.runtime.settings import TABLE
 
 
 @pytest.fixture
@@ -262,7 +262,7 @@ def test_config_lists_every_setting_with_its_origin(shell: Shell) -> None:
         row["name"]: row
         for row in shell.json("config", "--data-dir", "here", PERDURE_RUNS="7")["settings"]
     }
-    assert rows.keys() == set(NAMES)
+    assert rows.keys() == set(TABLE.names)
     assert (rows["data_dir"]["value"], rows["data_dir"]["origin"]) == ("here", "--data-dir")
     assert (rows["runs"]["value"], rows["runs"]["origin"]) == (7, "PERDURE_RUNS")
     assert (rows["cancel_grace"]["value"], rows["cancel_grace"]["origin"]) == (2.0, "perdure.toml")

@@ -16,14 +16,15 @@ from perdure.actors.run.commands import Deliver, RequestCancel
 from perdure.actors.run.events import ExportAppended, RunCreated
 from perdure.actors.run.status import CancelMode, Status
 from perdure.eventlog import MemoryStore
+from perdure.runtime.kernel.listing import ListingFile
 from perdure.runtime.kernel.principal import LOCAL, Principal
 from perdure.runtime.plugins.contract import RunContext
 from perdure.runtime.plugins.plugin import declared
-from perdure.runtime.runs.index import Directory, RunFilter
+from perdure.runtime.runs.index import RUN_LISTING, RunFilter
 from perdure.runtime.runs.requests import CancelRun, CreateRun
 from tests.runtime.execution.test_current_run import PLUGINS, Scripted, ran
 from tests.runtime.runs.index_rows import rows
-from tests.runtime.runs.test_index import catalogue, ids
+from tests.runtime.runs.test_index import ids, run_index
 from tests.runtime.service import service
 from tests.runtime.world import Example, world
 
@@ -85,7 +86,7 @@ async def test_a_directory_that_is_damaged_inside_is_built_anew(
 ) -> None:
     """Not only one whose first page is wrong."""
     store, path = MemoryStore(), tmp_path / "runs.db"
-    async with world(store) as w, catalogue(w, path) as runs:
+    async with world(store) as w, run_index(w, path) as runs:
         made = [await w.create("greet") for _ in range(200)]
         for run_id in made:
             await w.end(run_id)
@@ -96,10 +97,10 @@ async def test_a_directory_that_is_damaged_inside_is_built_anew(
     content = bytearray(path.read_bytes())
     content[4096:] = b"\xff" * (len(content) - 4096)
     path.write_bytes(content)
-    async with world(store) as w, catalogue(w, path) as runs:
+    async with world(store) as w, run_index(w, path) as runs:
         found = await runs.list(RunFilter(), limit=500)
         assert len(found[0]) == 200
-    with closing(Directory(path)) as kept:
+    with closing(ListingFile(RUN_LISTING, path)) as kept:
         assert len(rows(kept)) > 200
 
 

@@ -14,6 +14,8 @@ from perdure.eventlog import MemoryStore
 from perdure.runtime.http.app import create_app
 from perdure.runtime.kernel.settings import Settings
 from perdure.runtime.plugins.plugin import Plugin, declared
+from perdure.runtime.runs.settings import RunSettings
+from perdure.runtime.websocket.sockets import PATH, UPGRADE_TO
 from tests.runtime.service import Service, service
 from tests.runtime.world import Example
 
@@ -85,8 +87,8 @@ async def client(
     """Serve a node in memory and virtual time, as settings say."""
     settings = settings or Settings()
     plugins = plugins or {"test": declared(Example)}
-    more.setdefault("trigger", settings.trigger)
+    more.setdefault("trigger", settings.of(RunSettings).trigger)
     async with service(store, plugins, **more) as behind:
-        asking = Client(behind, create_app(behind.node, settings))
+        asking = Client(behind, create_app(behind.node, settings, upgrades={PATH: UPGRADE_TO}))
         async with asking.http:
             yield asking

@@ -13,26 +13,29 @@ from trio.testing import MockClock
 
 from perdure.eventlog.follow import FollowLimits
 from perdure.runtime.features import FEATURES
-from perdure.runtime.http import event_routes as events
 from perdure.runtime.http import health
-from perdure.runtime.http.app import create_app
-from perdure.runtime.http.documents import DESCRIBING
+from perdure.runtime.http.app import create_app, routes_of
+from perdure.runtime.http.capabilities import about_routes
+from perdure.runtime.http.event_routes import event_routes
 from perdure.runtime.http.openapi import document
 from perdure.runtime.http.page import page, policy
 from perdure.runtime.kernel.errors import ERRORS
-from perdure.runtime.kernel.routes.route import Row
+from perdure.runtime.kernel.routes.route import Route
 from perdure.runtime.kernel.settings import Settings
-from perdure.runtime.runs.answers import EVENT_TYPES
-from perdure.runtime.runs.routes import ROWS
 from perdure.runtime.websocket import SocketLimits
+from perdure.runtime.websocket.asyncapi_route import ASYNCAPI
 from perdure.runtime.websocket.conversation import ConversationLimits
+from perdure.runtime.websocket.sockets import socket_facts
 from tests.repository.tree import ROOT
 from tests.runtime.http.client import client
+from tests.runtime.settings import settings_with
 
-ALL = (*ROWS, *DESCRIBING)  # of the application by itself
-METRICS = health.metrics_row(mock.Mock())
-SERVED = (*ROWS, *events.ROWS, *health.ROWS, METRICS, *DESCRIBING)  # by `perdure serve`
-DOCUMENT = document(ALL, "1")
+ALL = routes_of(FEATURES)  # of the application by itself
+METRICS = health.metrics_route(mock.Mock())
+SERVED = routes_of(  # by `perdure serve`
+    FEATURES, [*event_routes(FEATURES), *health.HEALTH, METRICS, ASYNCAPI]
+)
+DOCUMENT = document(ALL, FEATURES, "1")
 GUIDE = (ROOT / "docs" / "http.md").read_text("utf-8")
 ELSEWHERE = {
     "blobs.collect",
@@ -41,14 +44,14 @@ ELSEWHERE = {
 }  # the command line, a stream of bytes, SSE
 
 
-def name(row: Row) -> str:
+def name(row: Route) -> str:
     """A row as people write it."""
     return f"{row.method} {row.path}"
 
 
 def test_every_operation_has_an_address() -> None:
     """All but those that have another form over HTTP."""
-    bound = {row.needs for row in ROWS if row.needs is not None}
+    bound = {row.needs for row in FEATURES.routes if row.needs is not None}
     assert bound == set(FEATURES.operations) - ELSEWHERE
 
 
@@ -61,7 +64,7 @@ def test_the_guide_has_the_table() -> None:
 
 
 @pytest.mark.parametrize("row", ALL, ids=name)
-def test_examples_are_of_their_types(row: Row) -> None:
+def test_examples_are_of_their_types(row: Route) -> None:
     """What is shown as sent and answered could be."""
     if row.example:
         in_path = dict.fromkeys(row.named, "x")
@@ -173,7 +176,7 @@ def test_the_page_shows_text_as_text() -> None:
 
 async def test_capabilities_are_what_is_in_force(autojump_clock: MockClock) -> None:
     """Read from the limits and settings themselves."""
-    settings = Settings(body_limit=4096)
+    settings = settings_with(body_limit=4096)
     async with client(settings, sync_wait=7, runs=5, inline_limit=99, timeout=60) as asking:
         told = (await asking.get("/capabilities")).json()
         assert told["limits"] == {
@@ -188,7 +191,7 @@ async def test_capabilities_are_what_is_in_force(autojump_clock: MockClock) -> N
         assert told["windows"]["sync_wait"] == 7
         assert told["windows"]["idempotency"] == 86400
         assert told["rates"] == {"progress": 0.1, "progress_items": 0.5}
-        assert set(told["channels"]) == set(EVENT_TYPES)
+        assert set(told["channels"]) == set(FEATURES.channels)
         assert set(told["errors"]) == set(ERRORS)
         assert told["operations"] == sorted(FEATURES.operations)
         assert (await asking.get("/version")).json()["version"] == told["version"]
@@ -202,7 +205,7 @@ async def test_capabilities_know_the_limits_of_followers_and_sockets(
         node = asking.behind.node
         node.channels.limits = FollowLimits(heartbeat=3)
         sockets = SocketLimits(conversation=ConversationLimits(calls=7))
-        app = create_app(node, Settings(), sockets=sockets)
+        app = create_app(node, Settings(), facts=socket_facts(sockets))
         asking.http._transport.app = app  # type: ignore[attr-defined]
         told = (await asking.get("/capabilities")).json()
         assert told["windows"]["heartbeat"] == 3
@@ -212,15 +215,15 @@ async def test_capabilities_know_the_limits_of_followers_and_sockets(
 async def test_a_module_adds_to_the_surface_with_rows(autojump_clock: MockClock) -> None:
     """They are served, described and shown like all others."""
     async with client() as asking:
-        more = Row(
+        more = Route(
             method="GET",
             path="/more",
             name="more.things",
             summary="Show more.",
-            make=ROWS[-1].make,
+            make=about_routes(FEATURES)[-1].make,
             tag="things",
         )
-        app = create_app(asking.behind.node, Settings(), [*ROWS, more])
+        app = create_app(asking.behind.node, Settings(), [more])
         asking.http._transport.app = app  # type: ignore[attr-defined]
         assert (await asking.get("/more")).json()["name"] == "perdure"
         assert "/more" in (await asking.get("/openapi.json")).json()["paths"]

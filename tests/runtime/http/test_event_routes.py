@@ -12,14 +12,12 @@ from starlette.applications import Starlette
 from trio.testing import MockClock
 
 from perdure.eventlog import MemoryStore
-from perdure.runtime.http import event_routes as events
 from perdure.runtime.http.app import create_app
-from perdure.runtime.http.event_routes import HEARTBEAT
+from perdure.runtime.http.event_routes import HEARTBEAT, event_routes
 from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.kernel.settings import Settings
 from perdure.runtime.runs.requests import CancelRun
-from perdure.runtime.runs.routes import ROWS
 from tests.runtime.http.client import Client, error_of
 from tests.runtime.http.sse import Event, following
 from tests.runtime.service import Service, service
@@ -31,7 +29,7 @@ Served = tuple[Service, Starlette]
 async def served(store: MemoryStore | None = None, **more: Any) -> AsyncIterator[Served]:
     """Serve a node, with its events."""
     async with service(store, **more) as s:
-        yield s, create_app(s.node, Settings(), [*ROWS, *events.ROWS])
+        yield s, create_app(s.node, Settings(), event_routes(s.node.features))
 
 
 def told(seen: list[Event]) -> list[Any]:

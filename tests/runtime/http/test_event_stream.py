@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from perdure.eventlog.record import START
 from perdure.runtime.http.event_stream import EventStream
-from perdure.runtime.kernel.channels.event import Shown
+from perdure.runtime.kernel.channels.event import ChannelEvent
 from perdure.runtime.kernel.channels.subscription import Delivery
 from perdure.runtime.kernel.errors import OperationError
 from tests.runtime.http.sse import Event, Parser
 
 
-def shown(*values: object) -> list[Shown]:
+def shown(*values: object) -> list[ChannelEvent]:
     """Events that say something."""
-    return [Shown("run", START, value) for value in values]
+    return [ChannelEvent("run", START, value) for value in values]
 
 
 def delivery(

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.runtime.http.documents import DESCRIBING
+from perdure.runtime.features import FEATURES
+from perdure.runtime.http.app import routes_of
 from perdure.runtime.kernel.errors import ERRORS
-from perdure.runtime.kernel.routes.route import Row
+from perdure.runtime.kernel.routes.route import Route
 from perdure.runtime.plugins.plugin import declared
-from perdure.runtime.runs.routes import ROWS
 from tests.fuzz import examples
 from tests.runtime.http.portal import Answer, Portal, served
 from tests.runtime.world import Example
 
-ALL = (*ROWS, *DESCRIBING)
+ALL = routes_of(FEATURES)
 JSON = (b"content-type", b"application/json")
 ENTRIES = ("greet", "fail", "exports", "question", "nothing")
 
@@ -48,7 +48,7 @@ def run_id(portal: Portal) -> str:
     return str(portal.ask("POST", "/runs", b"", [JSON], body).json["run_id"])
 
 
-def judge(row: Row, answer: Answer) -> None:
+def judge(row: Route, answer: Answer) -> None:
     """Hold an answer to what the row promises."""
     assert answer.status < 500, answer
     if answer.status in row.statuses:
@@ -61,7 +61,7 @@ def judge(row: Row, answer: Answer) -> None:
     assert {"code", "message", "details"} <= set(error)
 
 
-def address(row: Row, run_id: str, data: st.DataObject) -> str:
+def address(row: Route, run_id: str, data: st.DataObject) -> str:
     """An address of a row, with the run that there is or with anything."""
     path = row.path
     for name in row.named:
@@ -77,7 +77,7 @@ posted = st.sampled_from([row for row in ALL if row.taken_from("body")])
 
 
 @st.composite
-def bodies(draw: st.DrawFn, row: Row) -> bytes:
+def bodies(draw: st.DrawFn, row: Route) -> bytes:
     """A body that is almost right, or anything at all."""
     likely = {
         "plugin_id": st.just("test"),
@@ -129,7 +129,7 @@ headers = st.lists(
 
 
 @st.composite
-def queries(draw: st.DrawFn, row: Row) -> bytes:
+def queries(draw: st.DrawFn, row: Route) -> bytes:
     """A query that is almost right, or anything at all."""
     fields = row.taken_from("query")
     kind = draw(st.integers(0, 3))

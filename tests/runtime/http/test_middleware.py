@@ -15,12 +15,13 @@ from starlette.types import ASGIApp
 from trio.testing import MockClock
 
 from perdure.eventlog.errors import DiskFull, LogClosed, OutcomeUnknown, Overloaded
+from perdure.runtime.features import FEATURES
 from perdure.runtime.http.app import create_app
 from perdure.runtime.kernel.errors import ERRORS, OperationError
-from perdure.runtime.kernel.routes.route import Row, Surface
+from perdure.runtime.kernel.routes.route import Route, Surface
 from perdure.runtime.kernel.settings import Settings
-from perdure.runtime.runs.routes import ROWS
 from tests.runtime.http.client import JSON, Client, client, error_of
+from tests.runtime.settings import settings_with
 
 PAGE = "https://console.example"
 PATH = re.compile(r"(?<![\w.<:])/(?!runs|docs|openapi|plugin|capab)\w+/|Traceback|\.py\b")
@@ -146,7 +147,7 @@ async def test_json_that_is_not_strict_is_refused(body: bytes, autojump_clock: M
 
 async def test_a_body_is_so_large_at_most(autojump_clock: MockClock) -> None:
     """413 before it is read, if its length is stated, and else as soon as it is too large."""
-    async with client(Settings(body_limit=2000)) as asking:
+    async with client(settings_with(body_limit=2000)) as asking:
         error = error_of(await asking.post("/runs", {"args": {"a": "x" * 3000}}), 413)
         assert (error["code"], error["details"]) == ("PAYLOAD_TOO_LARGE", {"limit": 2000})
         read = 0
@@ -186,7 +187,7 @@ async def test_no_route_passes_over_parameters_that_it_does_not_know(
 ) -> None:
     """A parameter that does nothing is a mistake that somebody should hear of."""
     async with client() as asking:
-        for row in ROWS:
+        for row in FEATURES.routes:
             path = re.sub(r"\{\w+\}", "a" * 64, row.path)
             response = await asking.http.request(row.method, f"{path}?nobody=1")
             assert "nobody" in response.json()["error"]["message"], row.path
@@ -245,7 +246,7 @@ async def serving(asking: Client, broken: Exception | ASGIApp) -> AsyncIterator[
             raise broken
         return broken
 
-    row = Row(
+    row = Route(
         method="GET",
         path="/broken",
         name="broken",
@@ -253,7 +254,7 @@ async def serving(asking: Client, broken: Exception | ASGIApp) -> AsyncIterator[
         make=lambda _: handle,
         tag="about",
     )
-    other = Client(asking.behind, create_app(asking.behind.node, Settings(), [*ROWS, row]))
+    other = Client(asking.behind, create_app(asking.behind.node, Settings(), [row]))
     async with other.http:
         yield other
 
@@ -286,7 +287,7 @@ async def test_a_client_that_hangs_up_while_sending_is_nobodys_error(
 
 async def test_pages_of_some_origins_may_ask(autojump_clock: MockClock) -> None:
     """With preflight; they see the headers they need. Others get no word of it."""
-    async with client(Settings(origins=[PAGE.upper() + "/"])) as asking:
+    async with client(settings_with(origins=[PAGE.upper() + "/"])) as asking:
         preflight = {"origin": PAGE, "access-control-request-method": "POST"}
         allowed = await asking.http.options("/runs", headers=preflight)
         assert allowed.status_code == 204
@@ -335,4 +336,4 @@ def test_every_error_says_what_to_do() -> None:
 
 def test_a_surface_is_small_to_make() -> None:
     """What handlers are made for is data."""
-    assert set(Surface.__dataclass_fields__) == {"node", "settings", "sockets", "rows"}
+    assert set(Surface.__dataclass_fields__) == {"node", "settings", "routes", "facts"}

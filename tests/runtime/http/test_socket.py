@@ -22,6 +22,7 @@ from perdure.runtime.kernel.settings import Settings
 from perdure.runtime.plugins.plugin import declared
 from perdure.runtime.port import Port, open_listeners
 from tests.runtime.service import real_service
+from tests.runtime.settings import settings_with
 from tests.runtime.world import Example
 
 PLUGINS = {each.id: each for each in map(declared, (Example, Demo))}
@@ -142,7 +143,7 @@ async def test_too_many_bytes_over_a_socket(tmp_path: Path) -> None:
     """R127: 413 while they are still being sent; 415 as well; the sender hears why."""
     source = tmp_path / "source"
     source.write_bytes(MUCH[:100_000])  # as much as a port takes that has answered already
-    async with serving(Settings(body_limit=2000)) as served:
+    async with serving(settings_with(body_limit=2000)) as served:
         run_id = await served.running()
         opened = await served.http.post(f"/runs/{run_id}/uploads", json={"size_limit": 1000})
         where = f"{served.address}{opened.headers['location']}"

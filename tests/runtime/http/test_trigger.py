@@ -9,11 +9,12 @@ import trio
 from trio.testing import MockClock
 
 from perdure.runtime.kernel.principal import LOCAL
-from perdure.runtime.kernel.settings import Settings, TriggerMode
 from perdure.runtime.plugins.contract import RunContext, SyncRunContext
 from perdure.runtime.plugins.plugin import declared, entry, plugin
+from perdure.runtime.runs.settings import TriggerMode
 from tests.runtime.http.client import Client, client, error_of
 from tests.runtime.service import real_service
+from tests.runtime.settings import settings_with
 from tests.runtime.world import Example
 
 TRIGGER = "/plugin/trigger"
@@ -136,7 +137,7 @@ async def test_both_ways_tell_of_a_crash() -> None:
 
 async def envelope(mode: Literal["runs", "direct"], asked: Any) -> tuple[int, dict[str, Any]]:
     """Status and envelope of one way; a run's id is looked up and taken out."""
-    async with client(Settings(trigger=mode), plugins=PLUGINS) as asking:
+    async with client(settings_with(trigger=mode), plugins=PLUGINS) as asking:
         response = await asking.post(TRIGGER, asked)
         given = response.json()
         assert list(given) == ["ok", "data", "error", "run_id"]
@@ -148,7 +149,7 @@ async def envelope(mode: Literal["runs", "direct"], asked: Any) -> tuple[int, di
 
 async def test_a_direct_trigger_leaves_nothing(autojump_clock: MockClock) -> None:
     """No record, no run, also if it takes too long: then it is ended."""
-    settings = Settings(trigger="direct")
+    settings = settings_with(trigger="direct")
     async with client(settings, sync_wait=5) as asking:
         head = await asking.behind.cursor()
         response = await asking.post(TRIGGER, body("nap", seconds=60))
@@ -160,7 +161,7 @@ async def test_a_direct_trigger_leaves_nothing(autojump_clock: MockClock) -> Non
 
 async def test_so_many_direct_triggers_at_once(autojump_clock: MockClock) -> None:
     """More are sent away, and may come again."""
-    async with client(Settings(trigger="direct"), sync_wait=50) as asking:
+    async with client(settings_with(trigger="direct"), sync_wait=50) as asking:
         statuses: list[int] = []
 
         async def post(asking: Client = asking) -> None:
@@ -178,6 +179,6 @@ async def test_so_many_direct_triggers_at_once(autojump_clock: MockClock) -> Non
 
 async def test_a_trigger_can_be_switched_off(autojump_clock: MockClock) -> None:
     """Then there is no such address, and the document does not know it."""
-    async with client(Settings(trigger="off")) as asking:
+    async with client(settings_with(trigger="off")) as asking:
         assert error_of(await asking.post(TRIGGER, body()), 404)["code"] == "NOT_FOUND"
         assert TRIGGER not in (await asking.get("/openapi.json")).json()["paths"]

@@ -11,8 +11,8 @@ from perdure.actors.run.events import ProgressReported
 from perdure.actors.run.status import Outcome, Status
 from perdure.eventlog import Metadata, cbor
 from perdure.eventlog.record import Record
-from perdure.runtime.kernel.channels.channel import CHANNELS
-from perdure.runtime.kernel.channels.record_event import ShownRecord, log_record
+from perdure.runtime.features import FEATURES
+from perdure.runtime.kernel.channels.record_event import RecordEvent, log_record
 from tests.actors.test_run_core import CANCELING, HISTORIES, ended
 from tests.actors.test_run_views import PROGRESS, STAGE, records
 
@@ -24,7 +24,7 @@ def test_a_lagging_follower_gets_the_last_report_and_every_status() -> None:
     """Reports in between are left out; nothing that changed a status is (R43)."""
     half = ProgressReported(progress=0.5, message=None, at=0)
     history = (*HISTORIES[Status.RUNNING], PROGRESS, STAGE, half, CANCELING, half, PROGRESS)
-    shown = CHANNELS["runs"].shown(records(*history, ended(Outcome.CANCELED)))
+    shown = FEATURES.channels["runs"].events(records(*history, ended(Outcome.CANCELED)))
     kept = [one.as_event() for one in shown]
     assert [change["status"] for change in kept] == [
         "queued",
@@ -37,10 +37,12 @@ def test_a_lagging_follower_gets_the_last_report_and_every_status() -> None:
     assert kept[-1]["progress"] == 0.4
 
 
-@pytest.mark.parametrize("name", ["runs", "export", "run", "log"])
+@pytest.mark.parametrize("name", FEATURES.channels)
 def test_both_formats_hold_the_same_event(name: str) -> None:
     """JSON and CBOR are two spellings of what is shown, encoded once."""
-    for shown in CHANNELS[name].shown(records(*HISTORIES[Status.RUNNING], PROGRESS, STAGE)):
+    for shown in FEATURES.channels[name].events(
+        records(*HISTORIES[Status.RUNNING], PROGRESS, STAGE)
+    ):
         event = shown.as_event()
         assert cbor.decode_strict(shown.cbor) == event
         assert msgspec.json.decode(shown.json) == event
@@ -67,4 +69,4 @@ def test_a_record_is_spliced_from_what_is_stored(
         seal=int(seal),
         meta=Metadata(principal=text, fields={"status": text}).encode(),
     )
-    assert cbor.decode_strict(ShownRecord(record).cbor) == log_record(record)
+    assert cbor.decode_strict(RecordEvent(record).cbor) == log_record(record)

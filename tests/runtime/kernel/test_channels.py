@@ -13,8 +13,8 @@ from perdure.actors.run.events import ProgressReported
 from perdure.eventlog import MemoryStore
 from perdure.eventlog.record import START
 from perdure.runtime.kernel.channels import Subscription
+from perdure.runtime.kernel.channels.service import Frame
 from perdure.runtime.kernel.principal import LOCAL
-from perdure.runtime.runs.answers import Frame
 from perdure.runtime.runs.requests import CancelRun, ExportRun
 from tests.runtime.service import Service, events, next_frame, refused, service, until_ended
 
@@ -292,7 +292,7 @@ async def test_each_event_of_a_delivery_has_a_cursor(autojump_clock: MockClock) 
         await s.finished(run_id)
         following = await s.follow("runs", run_id=run_id, after=s.node.log.cursor(START))
         delivery = await following.next_delivery(100)
-        statuses = [one.as_event()["status"] for one in delivery.shown]
+        statuses = [one.as_event()["status"] for one in delivery.events]
         for number, cursor in enumerate(following.cursors(delivery), 1):
             rest = await events(await s.follow("runs", run_id=run_id, after=cursor))
             assert [event["status"] for event in rest] == statuses[number:]

@@ -9,6 +9,7 @@ import trio
 from trio.testing import MockClock
 
 from perdure.actors.errors import Crashed, NoSuchActor
+from perdure.actors.kind import Kind
 from perdure.eventlog import (
     Append,
     EventLog,
@@ -18,20 +19,27 @@ from perdure.eventlog import (
     StreamWrite,
     open_log,
 )
-from perdure.runtime.kernel.live_actors import Registry
+from perdure.runtime.kernel.live_actors import LiveActors
 from tests.actors.test_mailbox import COUNTER, COUNTS, Count, Counted, Moody, TooMuch
 from tests.eventlog.conftest import SteadyEnv
+
+KIND = Kind(
+    name="counter",
+    decider=COUNTER,
+    view=lambda folded: {"count": folded.state},
+    not_found="COUNTER_NOT_FOUND",
+)
 
 
 @asynccontextmanager
 async def registry(
     store: MemoryStore | None = None, *, idle: float = 60, counters: int = 3
-) -> AsyncIterator[Registry[int, Count, Counted]]:
+) -> AsyncIterator[LiveActors[int, Count, Counted]]:
     """Run a registry over some counters that have counted one."""
     env = SteadyEnv()
     async with open_log(env, store or MemoryStore()) as log, trio.open_nursery() as nursery:
         await create(log, env, counters)
-        registry = Registry(COUNTER, log=log, env=env, idle=idle)
+        registry = LiveActors(KIND, log=log, env=env, idle=idle)
         await nursery.start(registry.run)
         yield registry
         nursery.cancel_scope.cancel()

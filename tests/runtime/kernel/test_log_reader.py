@@ -13,15 +13,18 @@ from perdure.eventlog import RealEnv, SqliteStore
 from perdure.eventlog.cursor import check_of
 from perdure.eventlog.snapshots import Snapshot, SnapshotFile
 from perdure.eventlog.store import Bounds
+from perdure.runtime.features import FEATURES
 from perdure.runtime.kernel.data_directory import DataDir
 from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.local_node import open_local_node
-from perdure.runtime.kernel.log_reader import BesideLog, completed, open_beside
+from perdure.runtime.kernel.log_reader import ReadableLog, completed, open_reader
 from perdure.runtime.kernel.node import Node
 from perdure.runtime.kernel.principal import LOCAL, Principal
-from perdure.runtime.kernel.settings import Settings
 from perdure.runtime.plugins.loading import Loaded, Outcome, Source
 from perdure.runtime.plugins.plugin import declared
+from perdure.runtime.runs.feature import RunsFeature
+from perdure.runtime.runs.stored_runs import StoredRuns
+from tests.runtime.settings import settings_with
 from tests.runtime.world import Example
 
 READS = ("runs.get", "runs.export", "runs.logs", "runs.questions")
@@ -30,9 +33,10 @@ READS = ("runs.get", "runs.export", "runs.logs", "runs.questions")
 @asynccontextmanager
 async def node(directory: Path, **options: Any) -> AsyncIterator[Node]:
     """A node on the log of a directory, on real files."""
-    settings = Settings(data_dir=str(directory))
+    settings = settings_with(data_dir=str(directory))
     loaded = Loaded({Source(name="the test"): Outcome({"test": declared(Example)})})
-    async with open_local_node(settings, loaded, **options) as opened:
+    features = FEATURES.replacing(RunsFeature(loaded=loaded, **options))
+    async with open_local_node(settings, features) as opened:
         yield opened
 
 
@@ -47,28 +51,28 @@ async def test_beside_a_server_the_answers_are_the_same(tmp_path: Path) -> None:
     """Every operation that reads gives the same answer at the same place, now and in the past."""
     async with node(tmp_path) as opened:
         run_ids = [await ended(opened, "exports"), await ended(opened, "spam", n=300)]
-        with open_beside(DataDir(tmp_path)) as beside:
+        with open_reader(DataDir(tmp_path), FEATURES) as reader:
             listed = await opened.operations.call(LOCAL, "runs.list", {})
-            assert beside.call("runs.list", {}) == listed
+            assert reader.call("runs.list", {}) == listed
             for run_id in run_ids:
                 for name in READS:
                     asked = {"run_id": run_id}
                     answer = await opened.operations.call(LOCAL, name, asked)
-                    assert beside.call(name, asked) == answer
+                    assert reader.call(name, asked) == answer
                     past = asked | {"at": answer["cursor"]}
-                    assert beside.call(name, past) == answer
+                    assert reader.call(name, past) == answer
 
 
 async def test_what_was_read_is_true_at_its_cursor(tmp_path: Path) -> None:
     """A list that was read beside a server can be read again when things have moved on."""
     async with node(tmp_path) as opened:
         first = await ended(opened, "greet")
-        with open_beside(DataDir(tmp_path)) as beside:
-            before = beside.call("runs.list", {})
+        with open_reader(DataDir(tmp_path), FEATURES) as reader:
+            before = reader.call("runs.list", {})
         await ended(opened, "greet")
-    with open_beside(DataDir(tmp_path)) as beside:
-        assert len(beside.call("runs.list", {})["runs"]) == 2
-        again = beside.call("runs.list", {"at": before["cursor"]})
+    with open_reader(DataDir(tmp_path), FEATURES) as reader:
+        assert len(reader.call("runs.list", {})["runs"]) == 2
+        again = reader.call("runs.list", {"at": before["cursor"]})
         assert again == before
         assert [run["run_id"] for run in again["runs"]] == [first]
 
@@ -77,11 +81,11 @@ async def test_log_lines_come_in_pages(tmp_path: Path) -> None:
     """One after the other, without a gap and without a line twice."""
     async with node(tmp_path) as opened:
         run_id = await ended(opened, "spam", n=200)
-    with open_beside(DataDir(tmp_path)) as beside:
-        whole = beside.call("runs.logs", {"run_id": run_id})
+    with open_reader(DataDir(tmp_path), FEATURES) as reader:
+        whole = reader.call("runs.logs", {"run_id": run_id})
         lines, asked = list[Any](), {"run_id": run_id, "limit": 10}
         while True:
-            page = beside.call("runs.logs", asked)
+            page = reader.call("runs.logs", asked)
             lines += page["lines"]
             if page["next_after"] is None:
                 break
@@ -95,12 +99,12 @@ async def test_a_run_is_found_by_its_beginning_by_whoever_may_see_it(tmp_path: P
     """Other tenants' runs are none."""
     async with node(tmp_path) as opened:
         run_id = await ended(opened, "greet")
-    with open_beside(DataDir(tmp_path)) as beside:
-        assert beside.run_id(run_id[:6]) == run_id
-        assert beside.run_id("") == run_id
+    with open_reader(DataDir(tmp_path), FEATURES) as reader:
+        assert reader.service(StoredRuns).run_id(run_id[:6]) == run_id
+        assert reader.service(StoredRuns).run_id("") == run_id
         for beginning, principal in (("zz", LOCAL), (run_id[:6], Principal("other", "me"))):
             with pytest.raises(OperationError) as refused:
-                beside.run_id(beginning, principal)
+                reader.service(StoredRuns).run_id(beginning, principal)
             assert refused.value.code == "RUN_NOT_FOUND"
 
 
@@ -109,10 +113,10 @@ async def test_snapshots_help_and_never_hurt(tmp_path: Path) -> None:
     async with node(tmp_path) as opened:
         run_id = await ended(opened, "greet")
     data = DataDir(tmp_path)
-    with open_beside(data) as beside:
-        answer = beside.call("runs.get", {"run_id": run_id})
-        generation, stream = beside.log.store.generation, f"run/{run_id}"
-        check = beside.log.store.read_stream(stream, 0, Bounds()).records[0]
+    with open_reader(data, FEATURES) as reader:
+        answer = reader.call("runs.get", {"run_id": run_id})
+        generation, stream = reader.log.store.generation, f"run/{run_id}"
+        check = reader.log.store.read_stream(stream, 0, Bounds()).records[0]
     kept = SnapshotFile(data.snapshots)
     kept.save(
         Snapshot(
@@ -125,11 +129,11 @@ async def test_snapshots_help_and_never_hurt(tmp_path: Path) -> None:
         )
     )
     kept.close()
-    with open_beside(data) as beside:
-        assert beside.call("runs.get", {"run_id": run_id}) == answer
+    with open_reader(data, FEATURES) as reader:
+        assert reader.call("runs.get", {"run_id": run_id}) == answer
     data.snapshots.write_bytes(b"no database")
-    with open_beside(data) as beside:
-        assert beside.call("runs.get", {"run_id": run_id}) == answer
+    with open_reader(data, FEATURES) as reader:
+        assert reader.call("runs.get", {"run_id": run_id}) == answer
     assert data.snapshots.read_bytes() == b"no database"
 
 
@@ -158,21 +162,21 @@ async def test_a_node_takes_up_only_what_it_is_told_to(tmp_path: Path) -> None:
             (await opened.operations.call(LOCAL, "runs.create", asked))["run"]["run_id"]
             for _ in range(2)
         ]
-    with open_beside(DataDir(tmp_path)) as beside:
-        before = beside.call("runs.get", {"run_id": left[1]})
+    with open_reader(DataDir(tmp_path), FEATURES) as reader:
+        before = reader.call("runs.get", {"run_id": left[1]})
     async with node(tmp_path, only=left[:1]) as opened:
-        assert opened.host.running == 1
+        assert opened.busy == 1
     async with node(tmp_path, only=()) as opened:
-        assert opened.host.running == 0
-    with open_beside(DataDir(tmp_path)) as beside:
-        assert beside.call("runs.get", {"run_id": left[1]}) == before
+        assert opened.busy == 0
+    with open_reader(DataDir(tmp_path), FEATURES) as reader:
+        assert reader.call("runs.get", {"run_id": left[1]}) == before
 
 
 def test_nothing_that_reads_can_write(tmp_path: Path) -> None:
     """The store is open for reading only."""
     SqliteStore.open(tmp_path / "log.db", env=RealEnv()).close()
     before = (tmp_path / "log.db").read_bytes()
-    with open_beside(DataDir(tmp_path)) as beside:
-        assert isinstance(beside.log, BesideLog)
-        assert not beside.log.store.writable
+    with open_reader(DataDir(tmp_path), FEATURES) as reader:
+        assert isinstance(reader.log, ReadableLog)
+        assert not reader.log.store.writable
     assert before == (tmp_path / "log.db").read_bytes()

@@ -22,14 +22,14 @@ from perdure.actors.errors import (
 from perdure.actors.run.status import Status
 from perdure.eventlog import errors as log_errors
 from perdure.runtime.features import FEATURES
+from perdure.runtime.kernel.channels.service import FOLLOW
 from perdure.runtime.kernel.errors import ERRORS, OperationError, translated
 from perdure.runtime.kernel.operations import COMMON_ERRORS, operations_of
 from perdure.runtime.kernel.principal import LOCAL, Permission, Principal
 from perdure.runtime.plugins.loading import Problem
-from perdure.runtime.runs.answers import EVENT_TYPES
 from perdure.runtime.runs.operations import Runs
 from perdure.runtime.runs.part import runs_of
-from perdure.runtime.runs.requests import FollowLog, RunStatus
+from perdure.runtime.runs.requests import RunStatus
 from tests.runtime.service import next_frame, refused, service
 
 
@@ -64,11 +64,13 @@ def test_the_table_has_every_operation() -> None:
 
 def test_every_request_and_response_has_a_schema() -> None:
     """The reference and every surface's own description are made from these."""
+    events = {name: channel.event for name, channel in FEATURES.channels.items()}
     types = [part for row in FEATURES.operations.values() for part in (row.request, row.response)]
-    schemas, parts = msgspec.json.schema_components([*types, *EVENT_TYPES.values()])
-    assert len(schemas) == 2 * len(FEATURES.operations) + len(EVENT_TYPES)
+    schemas, parts = msgspec.json.schema_components([*types, *events.values()])
+    assert len(schemas) == 2 * len(FEATURES.operations) + len(events)
     assert {"RunRecord", "RunDelta", "ExportItem"} <= parts.keys()
-    assert set(get_args(get_type_hints(FollowLog)["channel"])) == EVENT_TYPES.keys()
+    follow = FEATURES.operations[FOLLOW].request
+    assert set(get_args(get_type_hints(follow)["channel"])) == events.keys()
 
 
 def test_every_status_can_be_asked_for() -> None:

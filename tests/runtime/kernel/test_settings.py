@@ -4,15 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from perdure.runtime.kernel.settings import (
-    DEFAULT,
-    NAMES,
-    Settings,
-    SettingsError,
-    description,
-    load_settings,
-)
-from perdure.runtime.process.messages import VARIABLES
+from perdure.runtime.kernel.settings import DEFAULT, Settings, SettingsError
+from perdure.runtime.kernel.variables import OF_PROCESSES
+from perdure.runtime.runs.settings import RunSettings
+from tests.runtime.settings import TABLE
 
 
 def write(directory: Path, text: str, name: str = "perdure.toml") -> None:
@@ -24,12 +19,11 @@ def test_flags_beat_variables_beat_the_file_beat_defaults(tmp_path: Path) -> Non
     """Each value says where it comes from."""
     write(tmp_path, 'data_dir = "file"\nruns = 5\ncancel_grace = 2\nplugins = ["a"]\n')
     variables = {"PERDURE_DATA_DIR": "variable", "PERDURE_RUNS": "7", "PATH": "/"}
-    loaded = load_settings({"data_dir": "flag", "runs": None}, variables, tmp_path)
-    assert loaded.settings.data_dir == "flag"
-    assert (loaded.settings.runs, loaded.settings.cancel_grace) == (7, 2.0)
-    assert loaded.settings.plugins == ["a"]
-    assert loaded.settings.demo is True
-    assert loaded.origins == dict.fromkeys(NAMES, DEFAULT) | {
+    loaded = TABLE.load({"data_dir": "flag", "runs": None}, variables, tmp_path)
+    runs = loaded.settings.of(RunSettings)
+    assert loaded.settings.server.data_dir == "flag"
+    assert (runs.runs, runs.cancel_grace, runs.plugins, runs.demo) == (7, 2.0, ["a"], True)
+    assert loaded.origins == dict.fromkeys(TABLE.names, DEFAULT) | {
         "data_dir": "--data-dir",
         "runs": "PERDURE_RUNS",
         "cancel_grace": "perdure.toml",
@@ -39,7 +33,8 @@ def test_flags_beat_variables_beat_the_file_beat_defaults(tmp_path: Path) -> Non
 
 def test_nothing_set_is_the_defaults(tmp_path: Path) -> None:
     """Without a file and variables everything has its default."""
-    assert load_settings({}, {}, tmp_path).settings == Settings()
+    settings = TABLE.load({}, {}, tmp_path).settings
+    assert TABLE.values(settings) == TABLE.values(Settings())
 
 
 def test_variables_are_read_as_what_they_stand_for(tmp_path: Path) -> None:
@@ -50,9 +45,9 @@ def test_variables_are_read_as_what_they_stand_for(tmp_path: Path) -> None:
         "PERDURE_PLUGINS": "a,b",
         "PERDURE_MODULES": "",
         "PERDURE_SECRET_API": "not a setting",
-        **dict.fromkeys(VARIABLES, "of a process that an entry runs in"),
+        **dict.fromkeys(OF_PROCESSES, "of a process that an entry runs in"),
     }
-    settings = load_settings({}, variables, tmp_path).settings
+    settings = TABLE.load({}, variables, tmp_path).settings.of(RunSettings)
     assert (settings.demo, settings.cancel_grace) == (False, 1.5)
     assert (settings.plugins, settings.modules) == (["a", "b"], [])
 
@@ -80,18 +75,18 @@ def test_what_cannot_be_used_is_refused_with_a_remedy(
     """Unknown names with the nearest one, bad values with their origin."""
     write(tmp_path, text)
     with pytest.raises(SettingsError) as refused:
-        load_settings({}, variables, tmp_path)
+        TABLE.load({}, variables, tmp_path)
     assert reason in str(refused.value)
 
 
 def test_another_file_can_be_named(tmp_path: Path) -> None:
     """PERDURE_CONFIG says which."""
     write(tmp_path, "runs = 3", "other.toml")
-    loaded = load_settings({}, {"PERDURE_CONFIG": "other.toml"}, tmp_path)
-    assert (loaded.settings.runs, loaded.origins["runs"]) == (3, "other.toml")
+    loaded = TABLE.load({}, {"PERDURE_CONFIG": "other.toml"}, tmp_path)
+    assert (loaded.settings.of(RunSettings).runs, loaded.origins["runs"]) == (3, "other.toml")
 
 
 def test_every_setting_is_described() -> None:
     """People can ask what it is for."""
-    for name in NAMES:
-        assert description(name)
+    for name in TABLE.names:
+        assert TABLE.description(name)

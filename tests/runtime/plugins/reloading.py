@@ -16,9 +16,10 @@ import trio
 from perdure.actors.run.events import Activated
 from perdure.eventlog import MemoryStore
 from perdure.runtime.kernel.principal import LOCAL
-from perdure.runtime.kernel.settings import Settings
 from perdure.runtime.plugins.loading import load_plugins
 from perdure.runtime.plugins.reloader import Reloader
+from perdure.runtime.plugins.settings import PluginSettings
+from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import AnswerRun
 from tests.runtime.process.test_processes import result, until_stage
 from tests.runtime.service import Service, real_service, service
@@ -70,9 +71,9 @@ class Files:
         self.folder.mkdir()
         self.write()
         self.settings = (
-            Settings(demo=False, reload=True, plugins=[str(path / "folder")])
+            PluginSettings(demo=False, reload=True, plugins=[str(path / "folder")])
             if kind == "folder"
-            else Settings(demo=False, reload=True, modules=["reloaded_plugin"])
+            else PluginSettings(demo=False, reload=True, modules=["reloaded_plugin"])
         )
 
     def write(

@@ -8,10 +8,10 @@ from textwrap import dedent
 
 import pytest
 
-from perdure.runtime.kernel.settings import Settings
 from perdure.runtime.plugins import loading
 from perdure.runtime.plugins.loading import Loaded, Problem, load_plugins
 from perdure.runtime.plugins.manifest import read_manifest
+from perdure.runtime.plugins.settings import PluginSettings
 
 GOOD = """
 from perdure import RunContext, entry, plugin
@@ -40,13 +40,13 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def load(modules: Path, text: str, name: str = "some_plugin") -> Loaded:
     """Load a module with this text."""
     (modules / f"{name}.py").write_text(dedent(text), "utf-8")
-    return load_plugins(Settings(demo=False, modules=[name]))
+    return load_plugins(PluginSettings(demo=False, modules=[name]))
 
 
 def test_the_demo_is_loaded_unless_it_is_switched_off() -> None:
     """It ships with Perdure."""
-    assert list(load_plugins(Settings()).plugins) == ["demo"]
-    assert load_plugins(Settings(demo=False)).plugins == {}
+    assert list(load_plugins(PluginSettings()).plugins) == ["demo"]
+    assert load_plugins(PluginSettings(demo=False)).plugins == {}
 
 
 def test_a_module_brings_its_plugins(modules: Path) -> None:
@@ -66,7 +66,7 @@ def test_an_installed_package_brings_its_plugins(
         EntryPoint("wrong", "packaged:Yours", loading.GROUP),
     ]
     monkeypatch.setattr(loading, "entry_points", lambda **_: brought)
-    loaded = load_plugins(Settings(demo=False))
+    loaded = load_plugins(PluginSettings(demo=False))
     assert list(loaded.plugins) == ["mine"]
     (problem,) = loaded.problems
     assert "Yours in packaged declares no plugin" in str(problem)
@@ -89,7 +89,7 @@ def test_what_cannot_be_loaded_says_where_and_what_to_do(
     """With file, line and remedy; everything else is loaded."""
     (modules / "good.py").write_text(GOOD, "utf-8")
     (modules / "some_plugin.py").write_text(text, "utf-8")
-    loaded = load_plugins(Settings(demo=False, modules=["some_plugin", "good"]))
+    loaded = load_plugins(PluginSettings(demo=False, modules=["some_plugin", "good"]))
     assert list(loaded.plugins) == ["mine"]
     (problem,) = loaded.problems
     assert problem.line == line
@@ -100,7 +100,7 @@ def test_what_cannot_be_loaded_says_where_and_what_to_do(
 
 def test_a_module_that_does_not_exist_is_named(modules: Path) -> None:
     """It may not be installed, or be misspelt."""
-    (problem,) = load_plugins(Settings(demo=False, modules=["nowhere.plugin"])).problems
+    (problem,) = load_plugins(PluginSettings(demo=False, modules=["nowhere.plugin"])).problems
     assert str(problem) == (
         "module nowhere.plugin was not loaded: there is no module nowhere."
         " Install it, start in the directory it lies in, or correct the name."
@@ -111,7 +111,7 @@ def test_an_id_belongs_to_one_plugin(modules: Path) -> None:
     """The first one keeps it."""
     (modules / "first.py").write_text(GOOD, "utf-8")
     (modules / "second.py").write_text(GOOD, "utf-8")
-    loaded = load_plugins(Settings(demo=False, modules=["first", "second"]))
+    loaded = load_plugins(PluginSettings(demo=False, modules=["first", "second"]))
     assert list(loaded.plugins) == ["mine"]
     (problem,) = loaded.problems
     assert "taken by module first" in str(problem)
@@ -123,7 +123,7 @@ def test_an_id_of_a_folder_that_is_taken_has_a_place(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "plugin.toml").write_text(f'version = "1"\nid = "x"\n{RUN}', "utf-8")
-    loaded = load_plugins(Settings(demo=False, plugins=[str(tmp_path)]))
+    loaded = load_plugins(PluginSettings(demo=False, plugins=[str(tmp_path)]))
     assert list(loaded.plugins) == ["x"]
     (problem,) = loaded.problems
     assert (problem.file, problem.line) == (str(tmp_path / "two" / "plugin.toml"), 2)
@@ -194,7 +194,7 @@ def test_a_manifest_is_wrong_on_a_line(
     (plugins_on_disk / "plugin.toml").write_text(text, "utf-8")
     (plugins_on_disk / "data.txt").write_text("data", "utf-8")
     (plugins_on_disk / "code.py").write_text(GOOD, "utf-8")
-    loaded = load_plugins(Settings(demo=False, plugins=[str(plugins_on_disk)]))
+    loaded = load_plugins(PluginSettings(demo=False, plugins=[str(plugins_on_disk)]))
     assert loaded.plugins == {}
     (problem,) = loaded.problems
     assert (problem.file, problem.line) == (str(plugins_on_disk / "plugin.toml"), line)
@@ -225,7 +225,7 @@ def test_folders_may_have_modules_of_the_same_name(plugins_on_disk: Path) -> Non
         code = GOOD.replace("pass", "").replace("None:", "None: ...").rstrip()
         code = f"from beside_it import WHAT\n{code}\nMine.__doc__ = WHAT\n"
         (tmp_path / name / "code.py").write_text(code, "utf-8")
-    loaded = load_plugins(Settings(demo=False, plugins=[str(tmp_path)]))
+    loaded = load_plugins(PluginSettings(demo=False, plugins=[str(tmp_path)]))
     assert loaded.problems == []
     brought = {sys.modules[f"perdure_plugin_{name}.code"].WHAT for name in ("one", "two")}
     assert brought == {"one", "two"}

@@ -13,8 +13,8 @@ from trio.testing import MockClock
 
 from perdure.eventlog import MemoryStore
 from perdure.runtime.kernel.principal import LOCAL
-from perdure.runtime.kernel.settings import Settings
 from perdure.runtime.plugins.loading import load_plugins
+from perdure.runtime.plugins.settings import PluginSettings
 from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import CreateRun
 from tests.runtime.plugins.reloading import (
@@ -134,7 +134,7 @@ async def test_a_folder_that_appears_is_loaded(
     tmp_path = plugins_on_disk
     (tmp_path / "many").mkdir()
     first = Files(tmp_path / "many", "folder")
-    first.settings = Settings(demo=False, reload=True, plugins=[str(tmp_path / "many")])
+    first.settings = PluginSettings(demo=False, reload=True, plugins=[str(tmp_path / "many")])
     async with reloading(first, tmp_path) as s:
         before = runs_of(s.node).host.plugins["test"]
         other = tmp_path / "many" / "a-folder"
@@ -157,7 +157,7 @@ async def test_an_id_is_free_when_its_owner_is_gone(
     tmp_path = plugins_on_disk
     (tmp_path / "many").mkdir()
     first = Files(tmp_path / "many", "folder")
-    first.settings = Settings(demo=False, reload=True, plugins=[str(tmp_path / "many")])
+    first.settings = PluginSettings(demo=False, reload=True, plugins=[str(tmp_path / "many")])
     async with reloading(first, tmp_path) as s:
         first.folder.rename(tmp_path / "many" / "another-name")
         await trio.sleep(REST)

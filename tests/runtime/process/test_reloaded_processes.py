@@ -7,10 +7,10 @@ from typing import Any
 
 import trio
 
+from perdure.runtime.features import FEATURES
 from perdure.runtime.kernel.local_node import open_local_node
-from perdure.runtime.kernel.settings import Settings
 from perdure.runtime.plugins.code_files import copy_code, stamps_of
-from perdure.runtime.plugins.loading import Source, load_plugins
+from perdure.runtime.plugins.loading import Source
 from perdure.runtime.runs.part import runs_of
 from tests.runtime.plugins.reloading import (
     Files,
@@ -21,6 +21,7 @@ from tests.runtime.plugins.reloading import (
     reloading,
 )
 from tests.runtime.service import Service
+from tests.runtime.settings import settings_with
 
 
 async def until(s: Service, said: str) -> Any:
@@ -67,8 +68,10 @@ async def test_a_process_executes_what_was_loaded(plugin_files: Files, tmp_path:
 async def test_a_node_does_it_if_the_settings_say_so(plugin_folder: Files, tmp_path: Path) -> None:
     """On real files and in real time; copies are gone when it ends."""
     data = str(tmp_path / "data")
-    settings = Settings(demo=False, reload=True, plugins=[str(plugin_folder.folder)], data_dir=data)
-    async with open_local_node(settings, load_plugins(settings)) as node:
+    settings = settings_with(
+        demo=False, reload=True, plugins=[str(plugin_folder.folder)], data_dir=data
+    )
+    async with open_local_node(settings, FEATURES) as node:
         entry = runs_of(node).host.plugins["test"].entries["work"]
         assert entry.program is not None
         assert entry.program.code is not None

@@ -1,15 +1,15 @@
-"""Everything that a directory of runs holds."""
+"""Everything that an index of runs holds."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from perdure.runtime.runs.index import RunTables
+from perdure.runtime.kernel.projection import Projection
 
 
-def rows(directory: RunTables) -> list[tuple[Any, ...]]:
-    """Give all rows: two directories of one log are equal."""
-    with directory._projection.reading() as database:
+def rows(tables: Projection) -> list[tuple[Any, ...]]:
+    """Give all rows: two indexes of one log are equal."""
+    with tables.reading() as database:
         runs = database.execute("SELECT * FROM runs ORDER BY position").fetchall()
         intervals = database.execute("SELECT * FROM intervals ORDER BY begins")
         return [*runs, *intervals]

@@ -12,35 +12,42 @@ from trio.testing import MockClock
 
 from perdure.actors.run.commands import RequestCancel
 from perdure.eventlog import Mark, MemoryStore
-from perdure.runtime.runs.index import Directory, RunFilter
-from perdure.runtime.runs.index_overlay import Overlay, read_directory
-from perdure.runtime.runs.live_index import Catalogue
+from perdure.runtime.kernel.listing import ListingFile
+from perdure.runtime.kernel.listing_overlay import Overlay, read_listing
+from perdure.runtime.kernel.live_listing import LiveListing
+from perdure.runtime.kernel.projection import Projection
+from perdure.runtime.runs.index import RUN_LISTING, RunFilter, RunIndex, RunTables
 from tests.runtime.runs.index_rows import rows
 from tests.runtime.world import World, world
 
 
 @asynccontextmanager
-async def catalogue(w: World, path: Path | str = ":memory:") -> AsyncIterator[Catalogue]:
-    """Run a catalogue over the log of a world."""
-    with closing(Directory(path)) as directory:
+async def run_index(w: World, path: Path | str = ":memory:") -> AsyncIterator[RunIndex]:
+    """Keep an index over the log of a world."""
+    with closing(ListingFile(RUN_LISTING, path)) as tables:
         async with trio.open_nursery() as nursery:
-            catalogue = Catalogue(w.host.log, directory)
-            await nursery.start(catalogue.run)
-            yield catalogue
+            listing = LiveListing(w.host.log, tables)
+            await nursery.start(listing.run)
+            yield RunIndex(listing)
             nursery.cancel_scope.cancel()
 
 
-async def ids(catalogue: Catalogue, at: Mark | None = None, **where: object) -> list[str]:
+def read_index(path: Path, store: MemoryStore) -> Projection:
+    """Read an index beside the process that keeps it."""
+    return read_listing(RUN_LISTING, path, store)
+
+
+async def ids(index: RunIndex, at: Mark | None = None, **where: object) -> list[str]:
     """List the ids of runs."""
     statuses = where.pop("statuses", None)
     wanted = RunFilter(statuses=None if statuses is None else frozenset(statuses), **where)  # type: ignore[arg-type,call-overload]
-    found, _ = await catalogue.list(wanted, at=at)
+    found, _ = await index.list(wanted, at=at)
     return [listed.run_id for listed in found]
 
 
 async def test_runs_are_listed_newest_first(autojump_clock: MockClock) -> None:
     """Filters are combined with and; each answer says where in the log it is true (R82)."""
-    async with world() as w, catalogue(w) as runs:
+    async with world() as w, run_index(w) as runs:
         first = await w.create("greet")
         second = await w.create("nap", seconds=100)
         third = await w.create("fail")
@@ -58,7 +65,7 @@ async def test_runs_are_listed_newest_first(autojump_clock: MockClock) -> None:
 
 async def test_a_list_is_never_behind_the_question(autojump_clock: MockClock) -> None:
     """Whatever was answered before the question is in the list."""
-    async with world() as w, catalogue(w) as runs:
+    async with world() as w, run_index(w) as runs:
         for _ in range(20):
             run_id = await w.create("nap", seconds=1000)
             assert run_id in await ids(runs)
@@ -68,7 +75,7 @@ async def test_a_list_is_never_behind_the_question(autojump_clock: MockClock) ->
 
 async def test_pages_go_on_from_a_position(autojump_clock: MockClock) -> None:
     """Each run comes once, also when new ones arrive meanwhile."""
-    async with world() as w, catalogue(w) as runs:
+    async with world() as w, run_index(w) as runs:
         created = [await w.create("greet") for _ in range(7)]
         seen: list[str] = []
         before = None
@@ -84,7 +91,7 @@ async def test_pages_go_on_from_a_position(autojump_clock: MockClock) -> None:
 
 async def test_a_list_of_the_past_is_as_it_was_then(autojump_clock: MockClock) -> None:
     """At an earlier place the statuses of that time count, and later runs are not there."""
-    async with world() as w, catalogue(w) as runs:
+    async with world() as w, run_index(w) as runs:
         first = await w.create("nap", seconds=10)
         await trio.sleep(1)
         then = await w.host.log.head()
@@ -104,13 +111,13 @@ async def test_a_restarted_catalogue_goes_on_and_a_rebuilt_one_is_the_same(
     store = MemoryStore()
     path = tmp_path / "runs.db"
     for _ in range(4):
-        async with world(store) as w, catalogue(w, path):
+        async with world(store) as w, run_index(w, path):
             for entry in ("greet", "fail", "nap"):
                 args = {"seconds": 3} if entry == "nap" else {}
                 await w.end(await w.create(entry, **args))
-    async with world(store) as w, catalogue(w, tmp_path / "fresh.db") as runs:
+    async with world(store) as w, run_index(w, tmp_path / "fresh.db") as runs:
         await ids(runs)
-    kept, fresh = Directory(path), Directory(tmp_path / "fresh.db")
+    kept, fresh = ListingFile(RUN_LISTING, path), ListingFile(RUN_LISTING, tmp_path / "fresh.db")
     assert rows(kept) == rows(fresh)
     assert len(rows(kept)) > 40
     kept.close()
@@ -143,21 +150,21 @@ async def test_a_directory_that_does_not_fit_is_rebuilt(
 ) -> None:
     """A restored log, a changed one, a damaged file: it starts anew and is right."""
     store, path = MemoryStore(), tmp_path / "runs.db"
-    async with world(store) as w, catalogue(w, path) as runs:
+    async with world(store) as w, run_index(w, path) as runs:
         run_id = await w.create("greet")
         await w.end(run_id)
         await ids(runs)
     spoil(path, damage)
-    async with world(store) as w, catalogue(w, path) as runs:
+    async with world(store) as w, run_index(w, path) as runs:
         assert await ids(runs, plugin_id="test") == [run_id]
 
 
 # A disk that is full
 
 
-def room(directory: Directory, pages: int) -> None:
-    """Say how many pages the file of a directory may have."""
-    with directory._projection.reading() as database:
+def room(tables: ListingFile, pages: int) -> None:
+    """Say how many pages the file of a listing may have."""
+    with tables.reading() as database:
         database.execute(f"PRAGMA max_page_count = {pages}")
 
 
@@ -165,14 +172,15 @@ async def test_lists_wait_for_room_on_a_full_disk(
     autojump_clock: MockClock, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Runs go on, the past is listed, nothing is thrown away, and it is said once."""
-    with closing(Directory(tmp_path / "runs.db")) as directory:
+    with closing(ListingFile(RUN_LISTING, tmp_path / "runs.db")) as tables:
         async with world() as w, trio.open_nursery() as nursery:
-            runs = Catalogue(w.host.log, directory)
-            await nursery.start(runs.run)
+            listing = LiveListing(w.host.log, tables)
+            await nursery.start(listing.run)
+            runs = RunIndex(listing)
             first = await w.create("greet")
             await w.end(first)
             _, then = await runs.list(RunFilter())
-            room(directory, 1)  # no more than it has
+            room(tables, 1)  # no more than it has
             more = [await w.create("greet") for _ in range(200)]
             for run_id in more:
                 await w.end(run_id)
@@ -182,7 +190,7 @@ async def test_lists_wait_for_room_on_a_full_disk(
             assert await ids(runs, at=then) == [first]
             assert [record.levelname for record in caplog.records] == ["ERROR"]
             assert "cannot be written now" in caplog.text
-            room(directory, 1 << 20)
+            room(tables, 1 << 20)
             assert len((await runs.list(RunFilter(), limit=500))[0]) == 201
             nursery.cancel_scope.cancel()
 
@@ -198,13 +206,13 @@ async def test_a_directory_that_cannot_be_rebuilt_now_is_rebuilt_later(
         database.execute("PRAGMA max_page_count = 1")
         return database
 
-    async with world() as w, catalogue(w) as runs:
+    async with world() as w, run_index(w) as runs:
         first = await w.create("greet")
         await w.end(first)
         assert await ids(runs) == [first]
         with monkeypatch.context() as full:
             full.setattr(sqlite3, "connect", cramped)
-            with runs._directory._projection.reading() as database:
+            with runs._listing.tables.reading() as database:
                 database.execute("DROP TABLE intervals")
             second = await w.create("greet")
             await w.end(second)
@@ -223,7 +231,7 @@ async def test_a_directory_that_cannot_be_rebuilt_now_is_rebuilt_later(
 async def left_behind(store: MemoryStore, path: Path) -> None:
     """Leave a directory behind that lacks the last part of its log."""
     async with world(store) as w:
-        async with catalogue(w, path) as runs:
+        async with run_index(w, path) as runs:
             open_runs = [await w.create("nap", seconds=seconds) for seconds in (5, 50, 5000)]
             await w.end(await w.create("greet"))
             assert len(await ids(runs)) == 4
@@ -240,19 +248,21 @@ async def test_a_reader_takes_the_missing_tail_from_the_log(
     await left_behind(store, path)
     before = path.read_bytes()
     with (
-        closing(read_directory(path, store)) as beside,
-        closing(read_directory(tmp_path / "none.db", store)) as complete,
+        closing(read_index(path, store)) as beside,
+        closing(read_index(tmp_path / "none.db", store)) as complete,
     ):
         assert isinstance(beside, Overlay)  # the file was of use
         assert rows(beside) == rows(complete)
         for position in range(1, store.head().position + 1):
             for statuses in (None, frozenset({"running"}), frozenset({"succeeded", "failed"})):
                 listed = [
-                    directory.runs(RunFilter(statuses=statuses), before=None, at=position, limit=9)
-                    for directory in (beside, complete)
+                    RunTables(each).runs(
+                        RunFilter(statuses=statuses), before=None, at=position, limit=9
+                    )
+                    for each in (beside, complete)
                 ]
                 assert listed[0] == listed[1]
-        assert beside.open_runs(0) == complete.open_runs(0) != []
+        assert RunTables(beside).open_runs(0) == RunTables(complete).open_runs(0) != []
     assert path.read_bytes() == before
     assert not (tmp_path / "none.db").exists()
 
@@ -263,9 +273,9 @@ async def test_a_reader_sees_one_moment_while_the_file_goes_on(
     """What the keeper of the file writes later does not mix with what was laid over it."""
     store, path = MemoryStore(), tmp_path / "runs.db"
     await left_behind(store, path)
-    with closing(read_directory(path, store)) as beside:
+    with closing(read_index(path, store)) as beside:
         before = rows(beside)
-        async with world(store) as w, catalogue(w, path) as runs:
+        async with world(store) as w, run_index(w, path) as runs:
             await ids(runs)
         assert rows(beside) == before
 
@@ -274,9 +284,9 @@ async def test_a_reader_can_only_be_asked(autojump_clock: MockClock, tmp_path: P
     """Nothing that it has would write the file or throw it away."""
     store, path = MemoryStore(), tmp_path / "runs.db"
     await left_behind(store, path)
-    with closing(read_directory(path, store)) as beside:
+    with closing(read_index(path, store)) as beside:
         for change in ("take_in", "start_anew", "rebuild"):
-            assert hasattr(Directory, change)
+            assert hasattr(ListingFile, change)
             assert not hasattr(beside, change)
 
 
@@ -290,8 +300,8 @@ async def test_a_reader_passes_a_file_over_that_does_not_fit(
     spoil(path, damage)
     before = path.read_bytes()
     with (
-        closing(read_directory(path, store)) as beside,
-        closing(read_directory(tmp_path / "none.db", store)) as complete,
+        closing(read_index(path, store)) as beside,
+        closing(read_index(tmp_path / "none.db", store)) as complete,
     ):
         assert rows(beside) == rows(complete)
     assert path.read_bytes() == before
@@ -299,7 +309,7 @@ async def test_a_reader_passes_a_file_over_that_does_not_fit(
 
 async def test_open_runs_are_what_a_host_takes_up(autojump_clock: MockClock) -> None:
     """Queued, running and canceling ones, oldest first; nothing that has ended."""
-    async with world() as w, catalogue(w) as runs:
+    async with world() as w, run_index(w) as runs:
         napping = [await w.create("nap", seconds=50) for _ in range(5)]
         await w.end(napping[0])
         opened = [listed.run_id for listed in await runs.open_runs()]

@@ -17,7 +17,7 @@ from perdure.runtime.kernel.principal import LOCAL, Permission, Principal
 from perdure.runtime.plugins.contract import RunContext
 from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import CancelRun
-from perdure.runtime.runs.uploads import COLLECT_EVERY, MAX_UPLOADS, UPLOAD_LIFE, Blobs
+from perdure.runtime.runs.uploads import COLLECT_EVERY, MAX_UPLOADS, UPLOAD_LIFE, Uploads
 from tests.eventlog.conftest import SteadyEnv
 from tests.runtime.execution.test_current_run import PLUGINS, Scripted, items
 from tests.runtime.service import Service, refused, service
@@ -41,7 +41,7 @@ class Uploading:
         self.s = s
         self.run_id = run_id
         self.store = store
-        self.blobs: Blobs = runs_of(s.node).uploads
+        self.blobs: Uploads = runs_of(s.node).uploads
 
     async def begin(self, principal: Principal = LOCAL, **more: Any) -> str:
         """Open an upload."""

@@ -14,7 +14,7 @@ import msgspec
 
 from perdure.eventlog import MemoryStore
 from perdure.eventlog.store import Bounds
-from perdure.runtime.runs.index import Directory
+from perdure.runtime.kernel.projection import Projection
 from tests.runtime.runs.index_rows import rows
 
 CANARY = 'canary "7f3a/9c"'
@@ -48,9 +48,9 @@ def in_answers(*answers: Any) -> list[str]:
     return leaks(*(msgspec.json.encode(answer) for answer in answers), *map(repr, answers))
 
 
-def in_directory(directory: Directory) -> list[str]:
-    """Every row of the directory."""
-    return leaks(*map(repr, rows(directory)))
+def in_listing(tables: Projection) -> list[str]:
+    """Every row of a listing."""
+    return leaks(*map(repr, rows(tables)))
 
 
 def in_files(folder: Path, *except_for: str) -> list[str]:

@@ -19,10 +19,12 @@ from trio.testing import MockClock
 
 from perdure.eventlog import MemoryStore, RealEnv, SqliteStore, open_log
 from perdure.runtime.kernel.data_directory import DataDir
+from perdure.runtime.kernel.listing import ListingFile
 from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.contract import PluginError, Retry, RunContext, StepError
 from perdure.runtime.plugins.plugin import declared, entry, plugin
 from perdure.runtime.runs.feature import open_run_node
+from perdure.runtime.runs.index import RUN_LISTING
 from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import AnswerRun, CancelRun, RetryRun
 from perdure.runtime.secrets.redaction import REDACTED, Redactor
@@ -116,7 +118,7 @@ async def test_nothing_that_people_read_has_a_secret_in_it(
         assert sum(REDACTED in repr(item) for item in put_out) == len(put_out)
         assert [item["json"]["max_tokens"] for item in put_out if "deep" in repr(item)] == [5]
         assert canary.in_answers(*await everything(s, run["run_id"])) == []
-        assert canary.in_directory(runs_of(s.node).index._directory) == []
+        assert canary.in_listing(runs_of(s.node).index._listing.tables) == []
     assert canary.in_log(store) == []
     assert canary.in_logging(caplog.records, caplog.text) == []
     assert "logging [redacted]" in caplog.text

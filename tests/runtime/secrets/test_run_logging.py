@@ -12,6 +12,7 @@ import trio
 from trio.testing import MockClock
 
 from perdure.actors.run.events import LogBatch, RunCreated
+from perdure.actors.run.kind import RUN_KIND
 from perdure.actors.run.views import log_line
 from perdure.eventlog.errors import StoreFailed
 from perdure.runtime.kernel.principal import LOCAL
@@ -23,7 +24,6 @@ from perdure.runtime.secrets.run_logging import (
     LoggedRun,
     about_run,
     logging_of_runs,
-    run_of_stream,
     work_for,
 )
 from tests.runtime.execution.test_current_run import PLUGINS, Scripted, items, ran
@@ -150,7 +150,7 @@ async def test_what_the_runtime_logs_about_a_run_names_it(
 
 def test_streams_of_runs_are_known() -> None:
     """And others are not."""
-    assert (run_of_stream("run/1"), run_of_stream("session/1")) == ("1", None)
+    assert (RUN_KIND.id_of("run/1"), RUN_KIND.id_of("session/1")) == ("1", None)
 
 
 def test_a_record_that_cannot_be_formatted_is_redacted_all_the_same() -> None:

@@ -10,11 +10,13 @@ from typing import Any
 import httpx
 import trio
 
-from perdure.runtime.kernel.settings import Settings
+from perdure.runtime.features import FEATURES
 from perdure.runtime.plugins.loading import Loaded, Outcome, Source
 from perdure.runtime.plugins.plugin import Plugin, declared
+from perdure.runtime.runs.feature import RunsFeature
 from perdure.runtime.server.server import Server, Serving
 from tests.runtime.http.sse import Event, Parser
+from tests.runtime.settings import settings_with
 from tests.runtime.world import Example
 
 
@@ -57,9 +59,10 @@ async def server_here(
     path: Path, plugins: Mapping[str, Plugin] | None = None, **settings: Any
 ) -> AsyncIterator[Here]:
     """Run a server on a free port; leaving the block ends it as a crash would."""
+    loaded = Loaded({Source(name="the test"): Outcome(plugins or {"test": declared(Example)})})
     server = Server(
-        Settings(data_dir=str(path), port=0, **settings),
-        Loaded({Source(name="the test"): Outcome(plugins or {"test": declared(Example)})}),
+        settings_with(data_dir=str(path), port=0, **settings),
+        FEATURES.replacing(RunsFeature(loaded=loaded)),
     )
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=50)
     ended = trio.Event()

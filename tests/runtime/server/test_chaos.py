@@ -24,7 +24,7 @@ from websockets.typing import Subprotocol
 
 from perdure.eventlog.sqlite import SqliteStore
 from perdure.eventlog.store import Bounds
-from perdure.runtime.kernel.channels.channel import CHANNELS
+from perdure.runtime.features import FEATURES
 from tests.runtime.http.sse import Parser
 from tests.runtime.server.process import ServerProcess
 
@@ -140,7 +140,7 @@ def free_port() -> int:
 
 def shown(data: Path, channel: str) -> list[Any]:
     """What the log holds for a channel, as each format shows it."""
-    view = CHANNELS[channel]
+    view = FEATURES.channels[channel]
     with closing(SqliteStore.open_reader(data / "log.db")) as store:
         records, after = [], 0
         while True:
@@ -150,7 +150,7 @@ def shown(data: Path, channel: str) -> list[Any]:
                 break
             after = page.records[-1].position
     passing = (r for r in records if view.names is None or r.name in view.names)
-    return [one.as_event() for record in passing if (one := view.show(record)) is not None]
+    return [event.as_event() for record in passing for event in view.show(record)]
 
 
 def identity(channel: str, event: Any) -> tuple[Any, ...]:

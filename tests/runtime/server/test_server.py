@@ -14,11 +14,11 @@ import pytest
 import trio
 
 from perdure.runtime.http import event_routes as events
-from perdure.runtime.kernel.settings import Settings
 from perdure.runtime.runs.part import runs_of
 from perdure.runtime.server.server import Entrance, gate_of, is_loopback, url_of
 from tests.runtime.http.sse import Event, following
 from tests.runtime.server.here import server_here
+from tests.runtime.settings import settings_with
 
 PROMTOOL = shutil.which("promtool")
 
@@ -69,7 +69,7 @@ async def test_while_a_server_starts_it_is_alive_and_not_ready() -> None:
 )
 def test_a_server_knows_its_names(host: str, url: str, local: bool) -> None:
     """It answers to the address it was given, and to local names."""
-    settings = Settings(host=host, hosts=["perdure.example"])
+    settings = settings_with(host=host, hosts=["perdure.example"])
     assert (url_of(settings, 1), is_loopback(host)) == (url, local)
     gate = gate_of(settings)
     for name in (url.removeprefix("http://"), "localhost:1", "perdure.example"):

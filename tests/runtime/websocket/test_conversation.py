@@ -32,7 +32,7 @@ from tests.runtime.service import service
 from tests.runtime.websocket.harness import Client, serving
 from tests.runtime.websocket.raw_peer import masked
 
-DOCUMENT = document(FEATURES.operations.values(), "v1")
+DOCUMENT = document(FEATURES.operations.values(), FEATURES, "v1")
 JSON, CBOR = FORMATS["perdure.v1+json"], FORMATS["perdure.v1+cbor"]
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1)
 JSON_VALUES = st.recursive(

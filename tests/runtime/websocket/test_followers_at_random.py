@@ -6,18 +6,21 @@ import json
 import random
 import socket
 from base64 import b64encode
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
+from unittest import mock
 
 import pytest
 import trio
 
+from perdure.eventlog.filter import Filter
 from perdure.eventlog.record import START, Record
 from perdure.eventlog.tail import TailLimits
-from perdure.runtime.kernel.channels.channel import CHANNELS
+from perdure.runtime.features import FEATURES
+from perdure.runtime.kernel.channels.channel import Channel, Filters, Opening
+from perdure.runtime.kernel.log_reader import completed
 from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.runs.part import runs_of
-from perdure.runtime.runs.requests import FollowLog
 from perdure.runtime.websocket import SocketLimits
 from perdure.runtime.websocket.wire import WireLimits
 from tests.runtime.service import Service, service
@@ -48,9 +51,10 @@ class Line:
 
     def check(self, records: list[Record]) -> None:
         """Compare what was seen with the log: reports may be passed over, but not the last."""
-        channel = CHANNELS[self.asked["channel"]]
-        where = channel.wants(LOCAL, FollowLog(**self.asked))
-        told = [shown for r in records if where.matches(r) and (shown := channel.show(r))]
+        asked = dict(self.asked)
+        channel = FEATURES.channels[asked.pop("channel")]
+        where = passing(channel, channel.filters(**asked))
+        told = [shown for r in records if where.matches(r) for shown in channel.show(r)]
         last = {shown.report: number for number, shown in enumerate(told)}
         needed = [
             shown.json
@@ -62,6 +66,17 @@ class Line:
         assert all(event in all_told for event in seen), "out of order, twice, or never told"
         missing = {_plain(json.loads(each)) for each in needed} - set(seen)
         assert not missing, "never seen"
+
+
+def passing(channel: Channel, filters: Filters) -> Filter:
+    """Give what passes, whatever runs there are."""
+    part = mock.Mock()
+    part.reader.require = mock.AsyncMock()
+    parts = {each.filters: part for each in FEATURES.channels.values()}
+    opening: Opening = completed(
+        channel.open(parts if channel.name == "log" else part, LOCAL, filters)
+    )
+    return replace(opening.where, names=channel.names)
 
 
 def _plain(event: Any) -> str:
