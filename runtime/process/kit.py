@@ -276,6 +276,7 @@ def execute(entries: Mapping[str, Entry], talk: Talk) -> None:
     """Execute one entry and say what came of it."""
     try:
         entry = entries[talk.start["entry_id"]]
+        talk.say("begun")
         value = _call(entry, talk, entry.check(talk.start["args"]))
         _flush()
         talk.end("return", value=value)
