@@ -334,6 +334,7 @@ class CurrentRun:
             raise StepError(holds_a_secret(f"the result of step {name!r}"))
         recorded = StepRecorded(step=name, value=cbor.decode(stored), at=self._execution.now())
         await self._execution.delivery.hand_over(_storable(recorded))
+        self._execution.reached(name)
         return cast("Result", cbor.decode(stored))  # the same now as after a crash
 
     async def _record_failure(self, name: str, failed: int, error: Exception, retry: Retry) -> None:
@@ -344,6 +345,7 @@ class CurrentRun:
         await self._execution.delivery.hand_over(
             StepFailed(step=name, tries=failed, error=told, retry_at=retry_at, at=now)
         )
+        self._execution.reached(name)
         if retry_at is None:
             raise _failed_step(told) from error  # the same now as after a crash
         await self._execution.waiting.until(retry_at)

@@ -292,9 +292,8 @@ class Execution:
         return str(self._desk.env.new_id())
 
     def reached(self, step: str) -> None:
-        """Come by a recorded step; after the last of them reports are heard again."""
-        if step == self.history.last:
-            self.outbox.muted = False
+        """Come by a step that has its outcome in the log."""
+        self.outbox.reached(step)
 
     def log(self, level: str, text: str) -> None:
         """Log a line that the entry has printed, or given to the standard logging module."""
