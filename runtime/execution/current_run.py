@@ -27,6 +27,7 @@ from perdure.eventlog.errors import CodecError
 from perdure.runtime.blobs.blob import BLOB_URL, blob_at, scope_of
 from perdure.runtime.execution.byte_export import settle, take_in, told_to_plugins
 from perdure.runtime.execution.outcome import error_of
+from perdure.runtime.execution.run_secrets import Scanner
 from perdure.runtime.plugins.contract import (
     ONCE,
     FailedStep,
@@ -35,7 +36,7 @@ from perdure.runtime.plugins.contract import (
     RunCancelled,
     StepError,
 )
-from perdure.runtime.secrets.redaction import Scanner, holds_a_secret
+from perdure.runtime.secrets.redaction import holds_a_secret
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

@@ -21,8 +21,9 @@ import outcome
 import trio
 import trio.from_thread
 
-from perdure.runtime.blobs.byte_source import Piece
-from perdure.runtime.plugins.contract import ONCE, Retry, RunCancelled, RunContext
+from perdure.runtime.execution.run_context import RunContext
+from perdure.runtime.plugins.byte_source import Piece
+from perdure.runtime.plugins.contract import ONCE, Retry, RunCancelled
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping

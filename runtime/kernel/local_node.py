@@ -76,7 +76,7 @@ async def open_local_node(
             node.host.entries.problems = loaded.problems
             node.host.start(Watchdog(env).run)
             if reloader is not None:
-                node.host.start(partial(reloader.run, node.host))
+                node.host.start(partial(reloader.run, env, node.host.load))
             yield node
 
 

@@ -20,10 +20,12 @@ from perdure.eventlog.log import open_log
 from perdure.eventlog.memory import MemoryStore
 from perdure.runtime.blobs.references import References
 from perdure.runtime.execution.host import Host
+from perdure.runtime.execution.limits import HostLimits
 from perdure.runtime.execution.recovery import drop_old_seals, recover, take_up
 from perdure.runtime.kernel.channels import Channels
 from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.operations import Operations, operations_of
+from perdure.runtime.process.pool import Pool
 from perdure.runtime.runs.bulk import RATE, Bulk
 from perdure.runtime.runs.claims import CLAIM_WINDOW
 from perdure.runtime.runs.index import Directory
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
 
     from perdure.eventlog.log import EventLog
     from perdure.runtime.blobs.store import BlobStore
-    from perdure.runtime.execution.limits import HostLimits
     from perdure.runtime.kernel.principal import Principal
     from perdure.runtime.kernel.settings import TriggerMode
     from perdure.runtime.plugins.plugin import Plugin
@@ -88,7 +89,16 @@ async def open_node(  # noqa: PLR0913 - a node has many parts
     kept in memory unless stated.
     """
     async with trio.open_nursery() as nursery:
-        host = Host(log.env, log, plugins, limits=limits, blobs=blobs, secrets=secrets)
+        limits = limits or HostLimits()
+        host = Host(
+            log.env,
+            log,
+            plugins,
+            limits=limits,
+            blobs=blobs,
+            secrets=secrets,
+            processes=Pool(log.env, grace=limits.cancel_grace),
+        )
         await host.blobs.clean_up()
         await nursery.start(host.run)
         catalogue = Catalogue(log, directory)

@@ -21,6 +21,8 @@ from typing import (
 
 import msgspec
 
+from perdure.runtime.kernel.variables import VARIABLES
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
@@ -194,19 +196,12 @@ def _from_variables(variables: Mapping[str, str]) -> Iterable[tuple[str, Any, st
         if variable == CONFIG_VARIABLE:
             continue
         if variable not in known:
-            if _is_of_a_process(variable):
+            if variable in VARIABLES:
                 continue
             raise SettingsError(_unknown(variable, "in the environment", known))
         name = known[variable]
         value = [part for part in text.split(",") if part] if _is_list(name) else text
         yield name, value, variable
-
-
-def _is_of_a_process(variable: str) -> bool:
-    """Tell what the process of an entry has in its environment, and what it starts inherits."""
-    from perdure.runtime.process.messages import VARIABLES  # noqa: PLC0415 - rarely asked for
-
-    return variable in VARIABLES
 
 
 def _unknown(name: str, where: str, known: Iterable[str]) -> str:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
+from perdure.runtime.kernel.variables import CODE, READ_FD, WRITE_FD
 from perdure.runtime.plugins.contract import (
     ONCE,
     FailedStep,
@@ -25,19 +26,19 @@ from perdure.runtime.plugins.contract import (
     Retry,
     RunCancelled,
     StepError,
-    SyncRunContext,
 )
 from perdure.runtime.plugins.error_text import is_cancellation, text_of, told, traced, unwrapped
 from perdure.runtime.plugins.plugin import declared
 from perdure.runtime.process.chunks import pieces
 from perdure.runtime.process.kit_logging import RunHandler
-from perdure.runtime.process.messages import CODE, MAX_LINE, READ_FD, WRITE_FD
+from perdure.runtime.process.messages import MAX_LINE
 from perdure.runtime.process.pipes import Pipes, Talk
+from perdure.runtime.process.sync_run_context import SyncRunContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from perdure.runtime.blobs.byte_source import Piece
+    from perdure.runtime.plugins.byte_source import Piece
     from perdure.runtime.plugins.plugin import Entry
 
 Result = TypeVar("Result")

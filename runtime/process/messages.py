@@ -12,11 +12,6 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-READ_FD: Final = "PERDURE_READ_FD"
-WRITE_FD: Final = "PERDURE_WRITE_FD"
-CODE: Final = "PERDURE_CODE"  # a folder that a Python process imports its plugin from
-MEMORY: Final = "PERDURE_MEMORY"  # KiB that a process may take
-VARIABLES: Final = (READ_FD, WRITE_FD, CODE, MEMORY)  # none of them is a setting
 MAX_LINE: Final = 1 << 20  # bytes of a message
 PIECE: Final = 192 << 10  # bytes that one message carries at most, decoded
 VERSION: Final = 1  # goes up when there is more to say; what was said before means the same

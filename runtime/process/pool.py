@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from perdure.eventlog.env import Env
     from perdure.runtime.execution.execution import Execution
-    from perdure.runtime.plugins.contract import RunContext
+    from perdure.runtime.execution.run_context import RunContext
     from perdure.runtime.plugins.plugin import Entry, Program
     from perdure.runtime.process.line_splitter import Line
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from perdure.runtime.kernel.variables import CODE, MEMORY, READ_FD, WRITE_FD
 from perdure.runtime.process.descriptors import READ, WRITE
 from perdure.runtime.process.line_splitter import Lines
-from perdure.runtime.process.messages import CODE, MAX_LINE, MEMORY, READ_FD, WRITE_FD, to_line
+from perdure.runtime.process.messages import MAX_LINE, to_line
 from perdure.runtime.process.sandbox import guarded
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ import trio
 
 from perdure.runtime.execution.threads import THREADS
 from perdure.runtime.kernel.principal import LOCAL
-from perdure.runtime.plugins.contract import RunCancelled, SyncRunContext
+from perdure.runtime.plugins.contract import RunCancelled
 from perdure.runtime.plugins.plugin import declared, entry, plugin
+from perdure.runtime.process.sync_run_context import SyncRunContext
 from perdure.runtime.runs.requests import CancelRun
 from tests.runtime.execution.test_current_run import items
 from tests.runtime.process.test_processes import result, until_stage

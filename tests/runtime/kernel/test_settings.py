@@ -12,7 +12,7 @@ from perdure.runtime.kernel.settings import (
     description,
     load_settings,
 )
-from perdure.runtime.process.messages import VARIABLES
+from perdure.runtime.kernel.variables import VARIABLES
 
 
 def write(directory: Path, text: str, name: str = "perdure.toml") -> None:

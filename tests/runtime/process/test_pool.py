@@ -10,15 +10,22 @@ import pytest
 import trio
 
 from perdure.runtime.process import pool
+from perdure.runtime.process.pool import Pool
 from perdure.runtime.process.worker import Worker, start_worker
 from tests.runtime.process.test_hostile import error_of, hostile
 from tests.runtime.process.test_processes import result, run, start
 from tests.runtime.service import Service
 
 
+def pool_of(s: Service) -> Pool:
+    """The processes of a node."""
+    assert isinstance(s.node.host.processes, Pool)
+    return s.node.host.processes
+
+
 def kept(s: Service) -> list[Worker]:
     """The workers that wait for the next run."""
-    return [worker for kind in s.node.host.processes._kept.values() for _, worker in kind]
+    return [worker for kind in pool_of(s)._kept.values() for _, worker in kind]
 
 
 async def warm(s: Service) -> Worker:

@@ -17,10 +17,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from perdure import PluginError, Retry, RunContext, StepError
 from perdure.eventlog import MemoryStore, RealEnv, SqliteStore, open_log
 from perdure.runtime.kernel.node import open_node
 from perdure.runtime.kernel.principal import LOCAL
-from perdure.runtime.plugins.contract import PluginError, Retry, RunContext, StepError
 from perdure.runtime.plugins.plugin import declared, entry, plugin
 from perdure.runtime.runs.index import Directory
 from perdure.runtime.runs.requests import AnswerRun, CancelRun, RetryRun
