@@ -7,16 +7,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from perdure.runtime.execution.run_context import RunContext as RunContext
     from perdure.runtime.plugins.contract import FailedStep as FailedStep
     from perdure.runtime.plugins.contract import PluginError as PluginError
     from perdure.runtime.plugins.contract import Retry as Retry
     from perdure.runtime.plugins.contract import RunCancelled as RunCancelled
-    from perdure.runtime.plugins.contract import RunContext as RunContext
     from perdure.runtime.plugins.contract import StepError as StepError
-    from perdure.runtime.plugins.contract import SyncRunContext as SyncRunContext
     from perdure.runtime.plugins.plugin import DeclarationError as DeclarationError
     from perdure.runtime.plugins.plugin import entry as entry
     from perdure.runtime.plugins.plugin import plugin as plugin
+    from perdure.runtime.process.sync_run_context import SyncRunContext as SyncRunContext
     from perdure.runtime.secrets.secret import Secret as Secret
 
 _HOMES = {
@@ -24,9 +24,9 @@ _HOMES = {
     "PluginError": "perdure.runtime.plugins.contract",
     "Retry": "perdure.runtime.plugins.contract",
     "RunCancelled": "perdure.runtime.plugins.contract",
-    "RunContext": "perdure.runtime.plugins.contract",
+    "RunContext": "perdure.runtime.execution.run_context",
     "StepError": "perdure.runtime.plugins.contract",
-    "SyncRunContext": "perdure.runtime.plugins.contract",
+    "SyncRunContext": "perdure.runtime.process.sync_run_context",
     "DeclarationError": "perdure.runtime.plugins.plugin",
     "entry": "perdure.runtime.plugins.plugin",
     "plugin": "perdure.runtime.plugins.plugin",
@@ -44,4 +44,4 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name stands fo
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_HOMES]
+    return sorted({*globals(), *_HOMES})

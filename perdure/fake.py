@@ -13,14 +13,8 @@ from collections.abc import AsyncIterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from perdure.runtime.plugins.contract import (
-    ONCE,
-    FailedStep,
-    PluginError,
-    Retry,
-    RunCancelled,
-    RunContext,
-)
+from perdure.runtime.execution.run_context import RunContext
+from perdure.runtime.plugins.contract import ONCE, FailedStep, PluginError, Retry, RunCancelled
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable

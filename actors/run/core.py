@@ -171,7 +171,7 @@ def _request_cancel(run: Run, command: RequestCancel) -> tuple[RunEvent, ...]:
 def _answer(run: Run, command: Answer) -> tuple[RunEvent, ...]:
     given = run.answers.get(command.question_id, UNANSWERED)
     if given is not UNANSWERED:
-        if given == command.answer:
+        if _is_same(given, command.answer):
             return ()
         raise AnsweredOtherwise(command.question_id)
     if command.question_id not in run.open_questions:
@@ -186,6 +186,18 @@ def _answer(run: Run, command: Answer) -> tuple[RunEvent, ...]:
             at=command.at,
         ),
     )
+
+
+def _is_same(given: Any, other: Any) -> bool:  # noqa: ANN401 - any answers
+    """Compare answers as JSON does: 1 and 1.0 are one number, and true is none."""
+    match given, other:
+        case dict(), dict():
+            both = given.keys() == other.keys()
+            return both and all(_is_same(given[name], other[name]) for name in given)
+        case (list() | tuple(), list() | tuple()):
+            return len(given) == len(other) and all(map(_is_same, given, other))
+        case _:
+            return isinstance(given, bool) is isinstance(other, bool) and bool(given == other)
 
 
 def _recover(run: Run, command: Recover) -> tuple[RunEvent, ...]:

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from perdure.actors.run.events import (
     Answered,
     ChildStarted,
     ExportAppended,
+    ProgressReported,
     QuestionAsked,
     SleepBegun,
+    StageChanged,
     StepFailed,
     StepRecorded,
 )
@@ -41,7 +44,9 @@ class History:
     keyed: dict[str, int] = field(default_factory=dict)  # export key -> number
     equal: dict[tuple[str, int], int] = field(default_factory=dict)  # n-th equal one -> number
     exports: int = 0
-    last: str | None = None  # the step recorded last: until it is reached, reports are muted
+    last: str | None = None  # the step recorded last
+    progress: float = -inf  # the furthest that was reported
+    stages: set[str] = field(default_factory=set)
 
     def add(self, event: RunEvent) -> None:
         """Take an event in."""
@@ -64,8 +69,17 @@ class History:
                 self.last = step
             case ExportAppended():
                 self._add_export(event)
+            case ProgressReported(progress=progress):
+                self.progress = max(self.progress, progress)
+            case StageChanged(stage=stage):
+                self.stages.add(stage)
             case _:
                 pass
+
+    def has(self, step: str) -> bool:
+        """Tell whether a step has its outcome, a sleep its end, a question its id, a child its."""
+        recorded = (self.values, self.sleeps, self.questions, self.children)
+        return any(step in steps for steps in recorded)
 
     def _add_export(self, event: ExportAppended) -> None:
         self.exports = event.number

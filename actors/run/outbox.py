@@ -4,6 +4,13 @@ Progress and stage are thinned: the latest value waits for its window, and the l
 leaves. Log lines beyond a bound are counted and dropped. Exports and results are never dropped; one
 that an earlier activation has recorded is recognised and not put out again. Pure: whoever calls
 says what time it is.
+
+An entry that is called again after a crash repeats its reports from the beginning. They are muted
+until it is past what was recorded: it comes by the last recorded step, or the log has something
+new of it (the outcome of another step, another item), or it reports progress beyond all that was
+recorded, or a stage that never was. A version of the plugin that was loaded since may not have the
+last recorded step; where it has not, one of the others tells. That a new step begins tells nothing:
+recorded steps may be inside of it.
 """
 
 from __future__ import annotations
@@ -37,7 +44,7 @@ class Outbox:
     """Outputs that wait for the next flush."""
 
     def __init__(self, history: History, started_at: int, *, progress_items: bool = False) -> None:
-        """Begin with what earlier activations recorded. Reports are muted until its last step.
+        """Begin with what earlier activations recorded.
 
         With ``progress_items`` progress is exported too, now and then, for people who read along.
         """
@@ -54,7 +61,7 @@ class Outbox:
         self._occurrences: dict[str, int] = {}
         self._keyed = dict(history.keyed)
         self._next_report = 0
-        self.muted = history.last is not None
+        self._is_muted = history.last is not None
         self.marked_a_result = False
 
     # What the entry puts out
@@ -66,7 +73,7 @@ class Outbox:
             message = readable(message, "a message")
         report = ProgressReported(progress=float(progress), message=message, at=now)
         check_output(report, 0)
-        if not self.muted:
+        if self._hears(is_new=report.progress > self._history.progress):
             self._progress = report
 
     def stage(self, stage: str, message: str | None, now: int) -> None:
@@ -75,8 +82,17 @@ class Outbox:
             message = readable(message, "a message")
         change = StageChanged(stage=readable(stage, "a stage"), message=message, at=now)
         check_output(change, 0)
-        if not self.muted:
+        if self._hears(is_new=change.stage not in self._history.stages):
             self._stage = change
+
+    def reached(self, step: str) -> None:
+        """Come by a step that has its outcome in the log, from before a crash or from now."""
+        self._hears(is_new=step == self._history.last or not self._history.has(step))
+
+    def _hears(self, *, is_new: bool) -> bool:
+        """Tell whether reports are heard; once there is something new, they are."""
+        self._is_muted = self._is_muted and not is_new
+        return not self._is_muted
 
     def drop_stage(self) -> None:
         """Forget a stage that waits: another takes its place at once."""
@@ -114,6 +130,7 @@ class Outbox:
         check_output(item, self._exports)
         self._bytes += checked_size(item)
         self._exports = number
+        self._is_muted = False
         if key is not None:
             self._keyed[key] = number
         self._items.append(item)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from perdure.eventlog.errors import RecordTooLarge, Unavailable
-from perdure.runtime.blobs.byte_source import Piece, bytes_of, reading
 from perdure.runtime.kernel.errors import OperationError, translated
+from perdure.runtime.plugins.byte_source import Piece, bytes_of, reading
 from perdure.runtime.plugins.contract import PluginError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from perdure.runtime.blobs.blob import Blob
     from perdure.runtime.blobs.store import Draft
     from perdure.runtime.execution.execution import Execution
-    from perdure.runtime.secrets.redaction import Scanner
+    from perdure.runtime.execution.run_secrets import Scanner
 
 Arriving = Piece | Iterable[Piece] | AsyncIterable[Piece]
 

@@ -27,6 +27,7 @@ from perdure.eventlog.errors import CodecError
 from perdure.runtime.blobs.blob import BLOB_URL, blob_at, scope_of
 from perdure.runtime.execution.byte_export import settle, take_in, told_to_plugins
 from perdure.runtime.execution.outcome import error_of
+from perdure.runtime.execution.run_secrets import Scanner
 from perdure.runtime.plugins.contract import (
     ONCE,
     FailedStep,
@@ -35,7 +36,7 @@ from perdure.runtime.plugins.contract import (
     RunCancelled,
     StepError,
 )
-from perdure.runtime.secrets.redaction import Scanner, holds_a_secret
+from perdure.runtime.secrets.redaction import holds_a_secret
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -334,6 +335,7 @@ class CurrentRun:
             raise StepError(holds_a_secret(f"the result of step {name!r}"))
         recorded = StepRecorded(step=name, value=cbor.decode(stored), at=self._execution.now())
         await self._execution.delivery.hand_over(_storable(recorded))
+        self._execution.reached(name)
         return cast("Result", cbor.decode(stored))  # the same now as after a crash
 
     async def _record_failure(self, name: str, failed: int, error: Exception, retry: Retry) -> None:
@@ -344,6 +346,7 @@ class CurrentRun:
         await self._execution.delivery.hand_over(
             StepFailed(step=name, tries=failed, error=told, retry_at=retry_at, at=now)
         )
+        self._execution.reached(name)
         if retry_at is None:
             raise _failed_step(told) from error  # the same now as after a crash
         await self._execution.waiting.until(retry_at)

@@ -23,9 +23,9 @@ from perdure.runtime.execution.delivery import Delivery
 from perdure.runtime.execution.limits import LAST_WORDS
 from perdure.runtime.execution.outbox import RunOutbox
 from perdure.runtime.execution.outcome import SUCCESS, Ending, ending_of_value, error_of
+from perdure.runtime.execution.run_context import RunContext
 from perdure.runtime.execution.run_secrets import RunSecrets
 from perdure.runtime.execution.waits import Waiting
-from perdure.runtime.plugins.contract import RunContext
 from perdure.runtime.plugins.error_text import is_cancellation, traced
 from perdure.runtime.secrets.run_logging import LoggedRun, work_for
 
@@ -292,9 +292,8 @@ class Execution:
         return str(self._desk.env.new_id())
 
     def reached(self, step: str) -> None:
-        """Come by a recorded step; after the last of them reports are heard again."""
-        if step == self.history.last:
-            self.outbox.muted = False
+        """Come by a step that has its outcome in the log."""
+        self.outbox.reached(step)
 
     def log(self, level: str, text: str) -> None:
         """Log a line that the entry has printed, or given to the standard logging module."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from perdure.runtime.execution.children import Children
     from perdure.runtime.execution.execution import Execution
     from perdure.runtime.execution.limits import HostLimits
-    from perdure.runtime.plugins.contract import RunContext
+    from perdure.runtime.execution.run_context import RunContext
     from perdure.runtime.plugins.entries import Entries
     from perdure.runtime.plugins.plugin import Entry
     from perdure.runtime.secrets.secrets import Secrets

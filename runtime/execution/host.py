@@ -31,12 +31,13 @@ from perdure.runtime.blobs.store import BlobStore
 from perdure.runtime.execution.children import Children, takes_its_children_along
 from perdure.runtime.execution.execution import Execution
 from perdure.runtime.execution.limits import ALIVE, HostLimits
+from perdure.runtime.execution.processes import NoProcesses
 from perdure.runtime.execution.recovery import ends_instead, read_history
 from perdure.runtime.execution.run_ends import Ends
 from perdure.runtime.execution.threads import THREADS, call_in_thread
 from perdure.runtime.kernel.live_actors import LiveActors
 from perdure.runtime.plugins.entries import Entries
-from perdure.runtime.process.pool import Pool
+from perdure.runtime.plugins.plugin import programs_of
 from perdure.runtime.secrets.run_logging import LoggedRun, about_run, logging_of_runs, work_for
 from perdure.runtime.secrets.secret import has_sealed
 from perdure.runtime.secrets.secrets import Secrets
@@ -50,7 +51,9 @@ if TYPE_CHECKING:
     from perdure.eventlog.env import Env
     from perdure.eventlog.log import EventLog
     from perdure.eventlog.record import Record
-    from perdure.runtime.plugins.contract import RunContext
+    from perdure.runtime.execution.processes import Processes
+    from perdure.runtime.execution.run_context import RunContext
+    from perdure.runtime.plugins.loading import Loaded
     from perdure.runtime.plugins.plugin import Entry, Plugin
     from perdure.runtime.secrets.redaction import Redactor
 
@@ -72,6 +75,7 @@ class Host:
         limits: HostLimits | None = None,
         blobs: BlobStore | None = None,
         secrets: Secrets | None = None,
+        processes: Processes | None = None,
     ) -> None:
         """Nothing runs before ``run``. Without ``secrets`` they are sealed in memory."""
         self.env = env
@@ -86,7 +90,7 @@ class Host:
             RUN_KIND, log=log, env=env, idle=self.limits.idle, on_change=self._changed
         )
         self.threads = trio.CapacityLimiter(THREADS)  # their own: a commit never waits for them
-        self.processes = Pool(env, grace=self.limits.cancel_grace)
+        self.processes = processes or NoProcesses()
         self._waiting: dict[str, deque[str]] = {}  # plugin -> run ids, as many as were accepted
         self._running: Counter[str] = Counter()
         self._resting = 0  # of those, how many only wait
@@ -108,6 +112,12 @@ class Host:
     def plugins(self, plugins: Mapping[str, Plugin]) -> None:
         self.entries.plugins = plugins  # for runs that start from now on
         self._start_ready()  # one that was loaded anew may have another limit
+
+    async def load(self, loaded: Loaded) -> None:
+        """Execute runs that start from now on with what was loaded anew."""
+        self.entries.problems = loaded.problems
+        self.plugins = loaded.plugins
+        await self.processes.keep_only(programs_of(loaded.plugins))
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Execute what is dispatched, until cancelled."""

@@ -12,7 +12,7 @@ from perdure.actors.run.outbox import Outbox
 
 if TYPE_CHECKING:
     from perdure.actors.run.history import History
-    from perdure.runtime.secrets.redaction import Redactor
+    from perdure.runtime.execution.run_secrets import RunRedactor
 
 TRACE: Final = "trace_id"
 
@@ -22,7 +22,7 @@ class RunOutbox(Outbox):
 
     def __init__(
         self,
-        redactor: Redactor,
+        redactor: RunRedactor,
         trace_id: str | None,
         history: History,
         started_at: int,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from perdure.runtime.secrets.redaction import Redactor
+from perdure.runtime.plugins.contract import PluginError
+from perdure.runtime.secrets.redaction import Redactor, holds_a_secret
 from perdure.runtime.secrets.secret import reference_in
 
 if TYPE_CHECKING:
@@ -16,6 +17,31 @@ if TYPE_CHECKING:
     from perdure.runtime.secrets.secrets import Accepted
 
 
+class RunRedactor(Redactor):
+    """Knows the secrets of a run, and tells its entry where none may be."""
+
+    def refuse(self, what: str, *values: Any) -> None:
+        """Refuse data with a secret in it."""
+        if any(map(self.finds, values)):
+            raise PluginError("VALIDATION_ERROR", holds_a_secret(what))
+
+
+class Scanner:
+    """Looks for secrets in bytes that arrive piece by piece."""
+
+    def __init__(self, redactor: RunRedactor) -> None:
+        """Look for what the redactor knows."""
+        self._redactor = redactor
+        self._end = b""
+
+    def see(self, piece: bytes | memoryview) -> None:
+        """Refuse a piece that has a secret in it, or the last part of one."""
+        if self._redactor.knows_values:
+            data = self._end + bytes(piece)
+            self._redactor.refuse("an export of bytes", data)
+            self._end = data[max(0, len(data) - self._redactor.longest) :]
+
+
 class RunSecrets:
     """What an execution knows and keeps to itself."""
 
@@ -24,7 +50,7 @@ class RunSecrets:
         self._desk = desk
         self._entry = entry
         self._created = created
-        self.redactor = Redactor(entry.secrets)
+        self.redactor = RunRedactor(entry.secrets)
 
     async def arguments(self) -> dict[str, Any]:
         """Give the arguments that the entry is called with, its secrets among them."""

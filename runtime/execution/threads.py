@@ -1,20 +1,29 @@
 """Entries in threads: for those who ask for it.
 
-A thread cannot be stopped. When its run is canceled or out of time it is left behind: whatever it
-says later is refused, and what it returns is thrown away. It has ``ctx.run`` of a plain function.
+A thread cannot be stopped. When its run is canceled or out of time it is left behind: a call of
+``ctx.run`` that it waits in ends with RunCancelled, whatever it says later is refused, and what it
+returns is thrown away. It has ``ctx.run`` of a plain function.
+
+An entry takes one token of the host's threads and needs no other: the bodies of its steps, and
+the pieces of bytes that it exports, are made in its own thread, while the event loop waits.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable
+from contextvars import copy_context
+from functools import partial
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
+import outcome
 import trio
 import trio.from_thread
 
-from perdure.runtime.blobs.byte_source import Piece
-from perdure.runtime.plugins.contract import ONCE, Retry, RunCancelled, RunContext
+from perdure.runtime.execution.run_context import RunContext
+from perdure.runtime.plugins.byte_source import Piece
+from perdure.runtime.plugins.contract import ONCE, Retry, RunCancelled
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -24,15 +33,59 @@ if TYPE_CHECKING:
 
 THREADS: Final = 40  # entries in threads at once; one that was left behind counts until it ends
 _END: Final = object()  # of bytes that come piece by piece
+_LEFT: Final = "the run has ended without this thread"
+
+
+class _Errand:
+    """A call that a thread has made in the event loop, and what the loop wants done meanwhile."""
+
+    def __init__(self) -> None:
+        self.scope = trio.CancelScope()
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._came: outcome.Outcome[Any] = outcome.Error(RunCancelled(_LEFT))
+
+    async def run(self, call: Callable[[], Any]) -> None:
+        """Make the call, in the event loop."""
+        try:
+            with self.scope:
+                value = call()
+                self._came = outcome.Value(await value if inspect.isawaitable(value) else value)
+        except trio.Cancelled:
+            raise  # the event loop ends
+        except BaseException as error:  # noqa: BLE001 - raised in the thread
+            self._came = outcome.Error(error)
+        finally:
+            self._jobs.put(None)
+
+    async def in_thread(self, fn: Callable[[], Any]) -> Any:  # noqa: ANN401 - what it returns
+        """Have a function called in the thread, from the event loop."""
+        done = trio.Event()
+        came: outcome.Outcome[Any] = outcome.Error(RunCancelled(_LEFT))
+
+        def job() -> None:
+            nonlocal came
+            came = outcome.capture(fn)
+            trio.from_thread.run_sync(done.set)
+
+        self._jobs.put(job)
+        await done.wait()
+        return came.unwrap()
+
+    def wait(self) -> Any:  # noqa: ANN401 - what the call gives
+        """Do what the loop wants done, in the thread, until the call is over; give its outcome."""
+        while (job := self._jobs.get()) is not None:
+            job()
+        return self._came.unwrap()
 
 
 class ThreadRun:
     """``ctx.run`` in a thread: every call goes to the event loop and takes its time there."""
 
-    def __init__(self, run: CurrentRun, execution: Execution) -> None:
-        """Stand for the run of an execution."""
+    def __init__(self, run: CurrentRun) -> None:
+        """Stand for a run."""
         self._run = run
-        self._execution = execution
+        self._open: set[_Errand] = set()  # more than one when a step calls for another
+        self._is_left = False
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the run offers
         """Give what the run offers; what is awaited there simply takes its time here."""
@@ -41,36 +94,52 @@ class ThreadRun:
             return offered
 
         def call(*args: Any, **more: Any) -> Any:  # noqa: ANN401 - what the call gives
-            return self._in_loop(offered, *args, **more)
+            return self._in_loop(_Errand(), partial(offered, *args, **more))
 
         return call
 
     def step(self, name: str, fn: Callable[..., Any], *args: Any, retry: Retry = ONCE) -> Any:  # noqa: ANN401
-        """Do something once, in a thread."""
-
-        async def body() -> Any:  # noqa: ANN401 - what the step gives
-            return await self._execution.in_thread(lambda: fn(*args))
-
-        return self._in_loop(self._run.step, name, body, retry=retry)
+        """Do something once."""
+        errand = _Errand()
+        body = partial(errand.in_thread, partial(fn, *args))
+        return self._in_loop(errand, partial(self._run.step, name, body, retry=retry))
 
     def export_bytes(self, data: Any, description: str | None = None, **more: Any) -> Any:  # noqa: ANN401
-        """Export bytes; what gives them piece by piece does so in a thread."""
+        """Export bytes; what gives them piece by piece does so in this thread."""
+        errand = _Errand()
         if isinstance(data, Iterable) and not isinstance(data, Piece | str):
-            data = self._pieces(iter(data))
-        return self._in_loop(self._run.export_bytes, data, description, **more)
+            data = _pieces(errand, iter(data))
+        return self._in_loop(errand, partial(self._run.export_bytes, data, description, **more))
 
-    async def _pieces(self, data: Iterator[Any]) -> AsyncIterator[Any]:
-        while (piece := await self._execution.in_thread(lambda: next(data, _END))) is not _END:
-            yield piece
+    def leave(self) -> None:
+        """End the calls that the thread waits in, and refuse later ones. In the event loop."""
+        self._is_left = True
+        for errand in self._open:
+            errand.scope.cancel()
 
-    def _in_loop(self, call: Callable[..., Any], *args: Any, **more: Any) -> Any:  # noqa: ANN401
-        async def main() -> Any:  # noqa: ANN401 - what the call gives
-            if self._execution.is_left_behind:
-                raise RunCancelled("the run has ended without this thread")
-            value = call(*args, **more)
-            return await value if inspect.isawaitable(value) else value
+    def _in_loop(self, errand: _Errand, call: Callable[[], Any]) -> Any:  # noqa: ANN401
+        """Make a call in the event loop; do here what it wants to be done in this thread."""
+        context = copy_context()  # whose run it is, for what is logged on the way
 
-        return trio.from_thread.run(main)
+        def begin() -> None:
+            if self._is_left:
+                raise RunCancelled(_LEFT)
+            self._open.add(errand)
+            trio.lowlevel.spawn_system_task(main, context=context)
+
+        async def main() -> None:
+            try:
+                await errand.run(call)
+            finally:
+                self._open.discard(errand)
+
+        trio.from_thread.run_sync(begin)
+        return errand.wait()
+
+
+async def _pieces(errand: _Errand, data: Iterator[Any]) -> AsyncIterator[Any]:
+    while (piece := await errand.in_thread(lambda: next(data, _END))) is not _END:
+        yield piece
 
 
 async def call_in_thread(
@@ -80,5 +149,9 @@ async def call_in_thread(
     args: Mapping[str, Any],
 ) -> Any:  # noqa: ANN401 - what the entry returns
     """Call a plain function in a thread, which is left behind when the run does not wait for it."""
-    context = RunContext(ThreadRun(ctx.run, execution))  # type: ignore[arg-type]
-    return await execution.in_thread(lambda: handler(context, **args))
+    run = ThreadRun(ctx.run)
+    context = RunContext(run)  # type: ignore[arg-type]
+    try:
+        return await execution.in_thread(lambda: handler(context, **args))
+    finally:
+        run.leave()

@@ -3,25 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from perdure.runtime.execution.current_run import CurrentRun
-    from perdure.runtime.process.kit import SyncRun
-
-
-@dataclass(frozen=True, slots=True)
-class RunContext:
-    """What an entry gets as its first argument."""
-
-    run: CurrentRun  # what it offers is told in perdure.runtime.execution.current_run
-
-
-@dataclass(frozen=True, slots=True)
-class SyncRunContext:
-    """What an entry gets that is a plain function: the same, and nothing is awaited."""
-
-    run: SyncRun  # what it offers is told in perdure.runtime.process.kit
+from typing import Any
 
 
 class RunCancelled(Exception):

@@ -117,6 +117,12 @@ class Plugin:
     compatible: frozenset[str] = frozenset()  # versions whose runs this one can go on with
 
 
+def programs_of(plugins: Mapping[str, Plugin]) -> frozenset[Program]:
+    """Give the programs that plugins start."""
+    entries = [entry for plugin in plugins.values() for entry in plugin.entries.values()]
+    return frozenset(entry.program for entry in entries if entry.program is not None)
+
+
 @overload
 def entry(fn: Function) -> Function: ...
 @overload

@@ -26,15 +26,16 @@ from perdure.runtime.plugins.loading import (
     named_sources,
     taken,
 )
+from perdure.runtime.plugins.plugin import programs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
     from pathlib import Path
 
-    from perdure.runtime.execution.host import Host
+    from perdure.eventlog.env import Env
     from perdure.runtime.plugins.changes import Settled, Stamps
     from perdure.runtime.plugins.loading import Source
-    from perdure.runtime.plugins.plugin import Entry, Plugin, Program
+    from perdure.runtime.plugins.plugin import Entry, Plugin
     from perdure.runtime.plugins.settings import PluginSettings
 
 EVERY: Final = 0.5  # seconds between two looks; a change counts when it has rested for one
@@ -55,26 +56,20 @@ class Reloader:
         pinned = {source: self._pinned(source, each) for source, each in loaded.outcomes.items()}
         self.loaded = Loaded(pinned)
 
-    async def run(self, host: Host) -> None:
-        """Give a host what is loaded anew, until cancelled."""
+    async def run(self, env: Env, give: Callable[[Loaded], Awaitable[None]]) -> None:
+        """Give away what is loaded anew, until cancelled."""
         limiter = trio.CapacityLimiter(1)  # its own: importing may take its time
         told = None
         while True:
-            await host.env.sleep(EVERY)
+            await env.sleep(EVERY)
             try:
-                if await host.env.run_and_leave(self.look, limiter=limiter):
-                    await self._give(host)
+                if await env.run_and_leave(self.look, limiter=limiter):
+                    await give(self.loaded)
                 told = None
             except OSError as error:  # a folder that may not be read, say
                 if str(error) != told:
                     _log.warning("plugins cannot be looked at, trying again: %s", error)
                 told = str(error)
-
-    async def _give(self, host: Host) -> None:
-        plugins = self.loaded.plugins
-        host.entries.problems = self.loaded.problems
-        host.plugins = plugins
-        await host.processes.keep_only(programs_of(plugins))
 
     def look(self) -> bool:
         """Load what has changed and rests; tell whether there was anything."""
@@ -136,12 +131,6 @@ def pinned_to(plugin: Plugin, code: str) -> Plugin:
     return replace(
         plugin, entries={entry_id: pinned(each) for entry_id, each in plugin.entries.items()}
     )
-
-
-def programs_of(plugins: Mapping[str, Plugin]) -> frozenset[Program]:
-    """Give the programs that plugins start."""
-    entries = [entry for plugin in plugins.values() for entry in plugin.entries.values()]
-    return frozenset(entry.program for entry in entries if entry.program is not None)
 
 
 def _to_load(settled: Settled, outcomes: Mapping[Source, Outcome]) -> list[Source]:

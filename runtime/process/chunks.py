@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from perdure.runtime.blobs.byte_source import Piece, bytes_of, reading
+from perdure.runtime.plugins.byte_source import Piece, bytes_of, reading
 from perdure.runtime.process.messages import PIECE
 
 if TYPE_CHECKING:

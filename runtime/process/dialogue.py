@@ -31,6 +31,10 @@ PROTOCOL_ERROR: Final = "PLUGIN_PROTOCOL_ERROR"
 Called = TypeVar("Called", m.Did, m.Piece)
 
 
+class NeverBegun(PluginError):
+    """The process has ended without a word about the run: its entry was not called there."""
+
+
 class Conversation:
     """The talk with a worker about one run."""
 
@@ -47,6 +51,7 @@ class Conversation:
         self._open: set[int] = set()
         self._calls: dict[tuple[int, type], trio.MemorySendChannel[Any]] = {}
         self._drafts = trio.Semaphore(MAX_DRAFTS)
+        self._has_begun = False  # the process has said anything about the run
         self.is_over = False  # the process itself has said how its entry ended
 
     async def hold(self, entry_id: str, args: Mapping[str, Any]) -> Any:  # noqa: ANN401
@@ -94,12 +99,13 @@ class Conversation:
             self._hear(message, nursery)
         status = await self._worker.wait()
         await self._worker.drained()
-        raise _crashed(status)
+        raise _crashed(status, PluginError if self._has_begun else NeverBegun)
 
     async def _next(self) -> m.FromProcess | None:
         """Wait for the next message; None when the process says no more."""
         try:
             line = await self._worker.receive()
+            self._has_begun = self._has_begun or line is not None
             message = None if line is None else m.parse(line)
         except m.Malformed as error:
             raise PluginError(PROTOCOL_ERROR, str(error)) from error
@@ -110,6 +116,8 @@ class Conversation:
     def _hear(self, message: m.FromProcess, nursery: trio.Nursery) -> None:
         """Deal with a message: reports at once, requests in a task of their own."""
         match message:
+            case m.Begun():
+                pass
             case m.Progress(progress=progress, message=text):
                 self._run.progress(progress, text)
             case m.Stage(stage=stage, message=text):
@@ -243,9 +251,9 @@ def _plugin_error(error: m.Error) -> PluginError:
     return PluginError(error.code, error.message, details=error.details, retriable=error.retriable)
 
 
-def _crashed(status: int) -> PluginError:
+def _crashed(status: int, kind: type[PluginError]) -> PluginError:
     how = f"was killed by signal {-status}" if status < 0 else f"exited with status {status}"
-    return PluginError(
+    return kind(
         "PLUGIN_CRASHED",
         f"the process of the entry {how} before the entry was done",
         details={"status": status},

@@ -26,7 +26,6 @@ from perdure.runtime.plugins.contract import (
     Retry,
     RunCancelled,
     StepError,
-    SyncRunContext,
 )
 from perdure.runtime.plugins.error_text import is_cancellation, text_of, told, traced, unwrapped
 from perdure.runtime.plugins.plugin import declared
@@ -34,11 +33,12 @@ from perdure.runtime.process.chunks import pieces
 from perdure.runtime.process.kit_logging import RunHandler
 from perdure.runtime.process.messages import MAX_LINE
 from perdure.runtime.process.pipes import Pipes, Talk
+from perdure.runtime.process.sync_run_context import SyncRunContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from perdure.runtime.blobs.byte_source import Piece
+    from perdure.runtime.plugins.byte_source import Piece
     from perdure.runtime.plugins.plugin import Entry
 
 Result = TypeVar("Result")
@@ -277,6 +277,7 @@ def execute(entries: Mapping[str, Entry], talk: Talk) -> None:
     """Execute one entry and say what came of it."""
     try:
         entry = entries[talk.start["entry_id"]]
+        talk.say("begun")
         value = _call(entry, talk, entry.check(talk.start["args"]))
         _flush()
         talk.end("return", value=value)

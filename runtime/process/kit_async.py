@@ -11,14 +11,15 @@ from contextlib import aclosing, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from perdure.runtime.plugins.contract import ONCE, Retry, RunContext
+from perdure.runtime.execution.run_context import RunContext
+from perdure.runtime.plugins.contract import ONCE, Retry
 from perdure.runtime.process.chunks import awaited_pieces
 from perdure.runtime.process.kit import RunBase, error_of, failure, rule, sayable, sound, value_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping
 
-    from perdure.runtime.blobs.byte_source import Piece
+    from perdure.runtime.plugins.byte_source import Piece
     from perdure.runtime.process.pipes import Talk
 
 Result = TypeVar("Result")

@@ -47,6 +47,10 @@ class _FromProcess(
     run_id: str | None = None
 
 
+class Begun(_FromProcess, tag="begun"):
+    """The entry is about to be called: from now on the run is never given to another process."""
+
+
 class Progress(_FromProcess, tag="progress"):
     """How far the work is."""
 
@@ -165,7 +169,7 @@ class Raise(_FromProcess, tag="raise"):
 
 Request = Export | Bytes | Step | Sleep | Ask | Start
 Called = Did | Piece  # what is said when it was called for
-FromProcess = Progress | Stage | Log | Result | Request | Called | Return | Raise
+FromProcess = Begun | Progress | Stage | Log | Result | Request | Called | Return | Raise
 
 _QUOTED: Final = re.compile(r" '.*'", re.DOTALL)  # in an error: what was said, or a part of it
 _decoder: Final[msgspec.json.Decoder[FromProcess]] = msgspec.json.Decoder(FromProcess)

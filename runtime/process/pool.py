@@ -9,6 +9,7 @@ import shutil
 import signal
 import sys
 from collections import deque
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -16,7 +17,7 @@ import trio
 
 from perdure.runtime.plugins.contract import PluginError, RunCancelled
 from perdure.runtime.process import sandbox
-from perdure.runtime.process.dialogue import Conversation
+from perdure.runtime.process.dialogue import Conversation, NeverBegun
 from perdure.runtime.process.worker import LAST_OUTPUT, Worker, start_worker
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from perdure.eventlog.env import Env
     from perdure.runtime.execution.execution import Execution
-    from perdure.runtime.plugins.contract import RunContext
+    from perdure.runtime.execution.run_context import RunContext
     from perdure.runtime.plugins.plugin import Entry, Program
     from perdure.runtime.process.line_splitter import Line
 
@@ -79,7 +80,21 @@ class Pool:
         created = execution.run.created
         version = execution.run.plugin_version or ""
         kind = Kind(created.plugin_id, version, created.tenant, program)
-        worker = await self._worker(kind)
+        if (warm := await self._warm_worker(kind)) is not None:
+            with suppress(NeverBegun):  # it has died since; another is started, once
+                return await self._execute(warm, kind, execution, entry, ctx, args)
+        return await self._execute(await self._start(kind), kind, execution, entry, ctx, args)
+
+    async def _execute(
+        self,
+        worker: Worker,
+        kind: Kind,
+        execution: Execution,
+        entry: Entry,
+        ctx: RunContext,
+        args: Mapping[str, Any],
+    ) -> Any:  # noqa: ANN401 - what the entry returns
+        """Have an entry executed by a worker, which is kept or ended then."""
         worker.on_output = partial(_log, execution)
         talk = Conversation(worker, ctx.run, execution.until_cancelled)
         clean = False
@@ -100,11 +115,18 @@ class Pool:
                     await self._let_end(kind, worker, clean=clean, force=execution.forced)
         return value
 
-    async def _worker(self, kind: Kind) -> Worker:
-        program, kept = kind.program, self._kept.get(kind)
-        if kept:
+    async def _warm_worker(self, kind: Kind) -> Worker | None:
+        """Give a worker that waits, if one is alive; end those that have died."""
+        kept = self._kept.get(kind)
+        while kept:
             _, worker = kept.pop()
-            return worker
+            if worker.is_alive:
+                return worker
+            await worker.end()
+        return None
+
+    async def _start(self, kind: Kind) -> Worker:
+        program = kind.program
         command = program.command or (sys.executable, "-m", CHILD, program.home or "")
         if shutil.which(command[0]) is None:
             raise _not_started(command[0], "there is no such program; install it, or correct it")

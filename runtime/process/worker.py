@@ -61,6 +61,11 @@ class Worker:
         return self._process.pid
 
     @property
+    def is_alive(self) -> bool:
+        """Whether the process has not ended, as far as the system has told."""
+        return self._process.returncode is None
+
+    @property
     def can_go_on(self) -> bool:
         """Whether a talk has ended with whole lines on both sides, so that another can begin."""
         return not (self._is_speaking or self._pending or self._lines.is_within_a_line)

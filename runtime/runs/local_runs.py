@@ -72,7 +72,7 @@ async def open_local_runs(
             part.host.entries.problems = loaded.problems
             part.host.start(Watchdog(env).run)
             if reloader is not None:
-                part.host.start(partial(reloader.run, part.host))
+                part.host.start(partial(reloader.run, env, part.host.load))
             yield part
 
 

@@ -20,6 +20,7 @@ from perdure.runtime.execution.recovery import drop_old_seals, recover, take_up
 from perdure.runtime.kernel.feature import Part
 from perdure.runtime.kernel.figures import figure, figures_by
 from perdure.runtime.plugins.plugin import Plugin
+from perdure.runtime.process.pool import Pool
 from perdure.runtime.runs.bulk import RATE, Bulk
 from perdure.runtime.runs.claims import CLAIM_WINDOW
 from perdure.runtime.runs.direct_runs import DirectRuns
@@ -160,13 +161,15 @@ async def open_runs(
     log: EventLog, listing: LiveListing, resources: RunResources
 ) -> AsyncIterator[RunsPart]:
     """Take up the runs that an earlier process left, and execute runs for the length of a block."""
+    limits = resources.limits or HostLimits()
     host = Host(
         log.env,
         log,
         resources.plugins,
-        limits=resources.limits,
+        limits=limits,
         blobs=resources.blobs,
         secrets=resources.secrets,
+        processes=Pool(log.env, grace=limits.cancel_grace),
     )
     index = RunIndex(listing)
     async with trio.open_nursery() as nursery:

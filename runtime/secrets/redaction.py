@@ -15,8 +15,6 @@ from base64 import b64encode, urlsafe_b64encode
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, quote_plus
 
-from perdure.runtime.plugins.contract import PluginError
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -164,27 +162,6 @@ class Redactor:
         else:
             return False
         return depth < MAX_DEPTH and any(self.finds(part, depth + 1) for part in inside)
-
-    def refuse(self, what: str, *values: Any) -> None:
-        """Refuse data with a secret in it."""
-        if any(map(self.finds, values)):
-            raise PluginError("VALIDATION_ERROR", holds_a_secret(what))
-
-
-class Scanner:
-    """Looks for secrets in bytes that arrive piece by piece."""
-
-    def __init__(self, redactor: Redactor) -> None:
-        """Look for what the redactor knows."""
-        self._redactor = redactor
-        self._end = b""
-
-    def see(self, piece: bytes | memoryview) -> None:
-        """Refuse a piece that has a secret in it, or the last part of one."""
-        if self._redactor.knows_values:
-            data = self._end + bytes(piece)
-            self._redactor.refuse("an export of bytes", data)
-            self._end = data[max(0, len(data) - self._redactor.longest) :]
 
 
 def holds_a_secret(what: str) -> str:

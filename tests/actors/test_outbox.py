@@ -4,11 +4,16 @@ import pytest
 
 from perdure.actors.errors import Invalid
 from perdure.actors.run.events import (
+    ChildStarted,
     ExportAppended,
     LogBatch,
     ProgressReported,
+    QuestionAsked,
     ResultMarked,
+    RunEvent,
+    SleepBegun,
     StageChanged,
+    StepRecorded,
 )
 from perdure.actors.run.history import History
 from perdure.actors.run.log_lines import MAX_LINES
@@ -129,16 +134,94 @@ def test_results_name_what_was_exported() -> None:
         box.result((9,), 0)
 
 
+RECORDED: tuple[RunEvent, ...] = (
+    StageChanged(stage="loading", message=None, at=0),
+    ProgressReported(progress=0.6, message=None, at=0),
+    ProgressReported(progress=0.5, message=None, at=0),
+    StepRecorded(step="a", value=1, at=0),
+    SleepBegun(step="nap", until=9, at=0),
+    QuestionAsked(step="who", question_id="q", question="?", at=0),
+    ChildStarted(step="kid", child_run_id="r", at=0),
+    StepRecorded(step="last", value=1, at=0),
+)
+
+
+def resumed(*more: RunEvent) -> Outbox:
+    """The outbox of a run that goes on after a crash."""
+    history = History()
+    for event in (*RECORDED, *more):
+        history.add(event)
+    return outbox(history)
+
+
+def is_heard(box: Outbox) -> bool:
+    """Tell whether old reports would be heard."""
+    box.progress(0.5, None, 0)
+    box.stage("loading", None, 0)
+    left = box.take(0, last=True)
+    return [type(each) for each in left[-2:]] == [StageChanged, ProgressReported]
+
+
 def test_reports_are_muted_until_the_last_recorded_step() -> None:
     """A run that goes on does not jump back to its beginning in front of everybody."""
-    history = History(last="s")
-    box = outbox(history)
-    box.progress(0.1, None, 0)
-    box.stage("again", None, 0)
+    box = resumed()
+    assert not is_heard(box)
+    for step in ("a", "nap", "who", "kid"):
+        box.reached(step)
+        assert not is_heard(box)
+    box.reached("last")
+    assert is_heard(box)
+    assert is_heard(outbox())
+
+
+def test_reports_are_heard_once_a_step_is_done_that_was_not_recorded() -> None:
+    """The last one recorded may have no place in a version that was loaded since."""
+    box = resumed()
+    box.reached("new")
+    assert is_heard(box)
+
+
+def test_reports_are_heard_once_something_new_is_exported() -> None:
+    """What was recorded is recognised, with a key and without, and mutes on."""
+    first = outbox()
+    first.export("text", "old", 0)
+    first.export("text", "kept", 0, key="k")
+    box = resumed(*first.take(0))
+    box.export("text", "old", 0)
+    box.export("text", "other", 0, key="k")
+    assert not is_heard(box)
+    box.export("text", "old", 0)
+    assert is_heard(box)
+
+
+def test_progress_beyond_all_that_was_recorded_is_heard() -> None:
+    """And so is whatever is reported after it; the same progress again is not."""
+    box = resumed()
+    box.progress(0.6, None, 0)
     assert box.take(0, last=True) == ()
-    box.muted = False
-    box.progress(0.2, None, 0)
-    assert len(box.take(0)) == 1
+    box.progress(0.61, None, 0)
+    assert box.take(0, last=True) == (ProgressReported(progress=0.61, message=None, at=0),)
+    assert is_heard(box)
+
+
+def test_a_stage_that_was_never_recorded_is_heard() -> None:
+    """And so is whatever is reported after it."""
+    box = resumed()
+    box.stage("loading", "again", 0)
+    assert box.take(0, last=True) == ()
+    box.stage("saving", None, 0)
+    assert box.take(0, last=True) == (StageChanged(stage="saving", message=None, at=0),)
+    assert is_heard(box)
+
+
+def test_where_nothing_was_reported_the_first_report_is_heard() -> None:
+    """There is nothing to jump back from."""
+    box = outbox(History(last="s", values={"s": 1}))
+    box.progress(0.0, None, 0)
+    assert len(box.take(0, last=True)) == 1
+    box = outbox(History(last="s", values={"s": 1}))
+    box.stage("loading", None, 0)
+    assert len(box.take(0, last=True)) == 1
 
 
 def test_bad_values_are_refused_at_the_call() -> None:

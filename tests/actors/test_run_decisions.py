@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
@@ -245,3 +247,58 @@ def test_what_is_no_command_is_a_bug() -> None:
     run = given(RUN, *RUNNING).state
     with pytest.raises(AssertionError, match="PLUGIN_ERROR"):
         decide(run, BOOM)  # type: ignore[arg-type]
+
+
+def answers_after(first: Any, second: Any) -> tuple[RunEvent, ...]:
+    """What follows from an answer to a question that has one."""
+    answered = Answered(question_id="q", answer=first, by="b", at=0)
+    run = given(RUN, *RUNNING, ASKED, answered).state
+    return decide(run, Answer(question_id="q", answer=second, by="b", at=1))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (None, None),
+        (True, True),
+        (1, 1.0),  # JSON has one kind of number: a client that repeats 1.0 may well write 1
+        (0.0, -0.0),
+        ([1, [2.0]], [1.0, [2]]),
+        ([1, 2], (1, 2)),  # both are stored as an array
+        ({"a": 1, "b": {"c": [True]}}, {"b": {"c": [True]}, "a": 1}),
+        ("1", "1"),
+        (b"1", b"1"),
+    ],
+)
+def test_the_same_answer_again_changes_nothing(first: Any, second: Any) -> None:
+    """Numbers are compared by value, objects without an order."""
+    assert answers_after(first, second) == ()
+    assert answers_after(second, first) == ()
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (True, 1),
+        (True, 1.0),
+        (False, 0),
+        (False, None),
+        (0, None),
+        (1, "1"),
+        ("1", b"1"),
+        ([True], [1]),
+        ([1], [1, 2]),
+        ([1, 2], [2, 1]),
+        ([], {}),
+        ([], None),
+        ({"a": {"b": [0, False]}}, {"a": {"b": [0, 0]}}),
+        ({"a": 1}, {"a": 1, "b": None}),
+        ({"a": 1}, {"b": 1}),
+        ((1 << 53) + 1, float(1 << 53)),
+    ],
+)
+def test_another_answer_is_refused(first: Any, second: Any) -> None:
+    """Yes is not one, whatever Python says; neither is it inside of something."""
+    for one, other in ((first, second), (second, first)):
+        with pytest.raises(AnsweredOtherwise):
+            answers_after(one, other)

@@ -6,6 +6,7 @@ from types import ModuleType
 
 import pytest
 
+import perdure
 from tests.repository.tree import PACKAGES, SUBPACKAGES
 
 LISTED: dict[str, list[str]] = tomllib.loads(
@@ -35,6 +36,12 @@ def test_public_names_are_the_listed_ones(package: str) -> None:
     assert offered == LISTED[package], (
         f"if this is meant, put into public_names.toml:\n\n{json.dumps(package)} = [\n{paste}\n]\n"
     )
+
+
+def test_a_name_is_offered_once() -> None:
+    """Whether it was used before or not."""
+    assert callable(perdure.plugin)
+    assert sorted(dir(perdure)) == sorted(set(dir(perdure)))
 
 
 def test_every_package_has_a_list() -> None:

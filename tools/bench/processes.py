@@ -16,6 +16,7 @@ from perdure.runtime.kernel.data_directory import DataDir
 from perdure.runtime.kernel.node import Node
 from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.plugin import declared
+from perdure.runtime.process.pool import Pool
 from perdure.runtime.runs.feature import open_run_node
 from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import CancelRun, CreateRun
@@ -76,11 +77,12 @@ def _start_ours(setting: Setting, number: int) -> Sample:
         async def main() -> Sample:
             """Measure on an open node."""
             async with _node(directory / "log.db") as node:
-                cold = []
+                pool, cold = runs_of(node).host.processes, []
+                assert isinstance(pool, Pool)  # noqa: S101 - a node has one
                 with Stopwatch() as watch:
                     for _ in range(number):
                         cold.append(await _run(node, "bench-process.nothing"))
-                        await runs_of(node).host.processes.let_go()
+                        await pool.let_go()
                 await _run(node, "bench-process.nothing")
                 warm = [await _run(node, "bench-process.nothing") for _ in range(number)]
                 figures = {"warm": quantile(warm, 0.5) * MILLISECONDS, **latencies(cold)}

@@ -16,8 +16,9 @@ from perdure.actors.run.events import (
 )
 from perdure.actors.run.views import ExportItem, RunRecord
 from perdure.eventlog import MemoryStore
+from perdure.runtime.execution.run_context import RunContext
 from perdure.runtime.kernel.principal import LOCAL, Principal
-from perdure.runtime.plugins.contract import RunCancelled, RunContext
+from perdure.runtime.plugins.contract import RunCancelled
 from perdure.runtime.plugins.plugin import declared, entry, plugin
 from perdure.runtime.runs.requests import CancelRun, CreateRun, ExportRun
 from perdure.runtime.secrets.secret import Secret

@@ -16,9 +16,9 @@ from perdure.actors.run.commands import Deliver, RequestCancel
 from perdure.actors.run.events import ExportAppended, RunCreated
 from perdure.actors.run.status import CancelMode, Status
 from perdure.eventlog import MemoryStore
+from perdure.runtime.execution.run_context import RunContext
 from perdure.runtime.kernel.listing import ListingFile
 from perdure.runtime.kernel.principal import LOCAL, Principal
-from perdure.runtime.plugins.contract import RunContext
 from perdure.runtime.plugins.plugin import declared
 from perdure.runtime.runs.index import RUN_LISTING, RunFilter
 from perdure.runtime.runs.requests import CancelRun, CreateRun

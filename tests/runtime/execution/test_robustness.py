@@ -15,13 +15,9 @@ from perdure.actors.run.events import LogBatch
 from perdure.actors.run.stream import stream_of
 from perdure.eventlog import MemoryStore
 from perdure.eventlog.store import Bounds
+from perdure.runtime.execution.run_context import RunContext
 from perdure.runtime.kernel.principal import LOCAL
-from perdure.runtime.plugins.contract import (
-    FailedStep,
-    PluginError,
-    RunContext,
-    StepError,
-)
+from perdure.runtime.plugins.contract import FailedStep, PluginError, StepError
 from perdure.runtime.runs.requests import AnswerRun, CancelRun, ListRuns
 from perdure.runtime.secrets.vault import Vault
 from tests.runtime.execution.test_current_run import PLUGINS, Scripted, items, ran

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import pytest
+import trio
 from trio.testing import MockClock
 
-from perdure.actors.run.events import StepRecorded
-from perdure.runtime.plugins.contract import PluginError, Retry, RunContext, StepError
-from tests.runtime.execution.test_current_run import ran
+from perdure.actors.run.events import ProgressReported, StageChanged, StepRecorded
+from perdure.eventlog import MemoryStore
+from perdure.runtime.execution.run_context import RunContext
+from perdure.runtime.plugins.contract import PluginError, Retry, StepError
+from tests.runtime.execution.test_current_run import PLUGINS, Scripted, ran
+from tests.runtime.service import service
 
 
 async def test_a_step_without_a_name_of_its_own_is_refused_loudly(
@@ -64,3 +68,72 @@ async def test_a_step_that_fails_for_good_fails_the_run(autojump_clock: MockCloc
     assert end.error == ("NO_LUCK", "none at all")
     assert end.record["error"] is not None
     assert end.record["error"]["retriable"]
+
+
+async def test_reports_are_heard_when_the_last_recorded_step_is_no_more(
+    autojump_clock: MockClock,
+) -> None:
+    """A version that was loaded since does something else there; what it reports is seen."""
+
+    async def one() -> int:
+        return 1
+
+    async def before(ctx: RunContext) -> None:
+        ctx.run.status("loading")
+        ctx.run.progress(0.6)
+        await ctx.run.step("kept", one)
+        await ctx.run.step("gone", one)
+        await ctx.run.sleep(1000, name="also gone")
+
+    async def after(ctx: RunContext) -> None:
+        ctx.run.status("loading")
+        ctx.run.progress(0.1)
+        await ctx.run.step("kept", one)
+        await trio.sleep(1)  # long enough for a report to leave
+        await ctx.run.step("new", one)
+        ctx.run.progress(0.2)
+        ctx.run.status("loading", "from here on")
+        await trio.sleep(1)
+
+    store = MemoryStore()
+    Scripted.body = staticmethod(before)
+    async with service(store, PLUGINS) as s:
+        run_id = (await s.start("go"))["run_id"]
+        await trio.sleep(1)
+    Scripted.body = staticmethod(after)
+    async with service(store, PLUGINS) as s:
+        assert (await s.finished(run_id))["status"] == "succeeded"
+        reports = s.world.events(run_id, ProgressReported)
+        assert [report.progress for report in reports] == [0.6, 0.2]
+        stages = s.world.events(run_id, StageChanged)
+        assert [stage.message for stage in stages] == [None, "from here on"]
+
+
+async def test_a_step_around_others_does_not_bring_old_reports_back(
+    autojump_clock: MockClock,
+) -> None:
+    """It begins again, but what was reported within it, up to the last recorded one, was seen."""
+
+    async def one() -> int:
+        return 1
+
+    async def body(ctx: RunContext) -> None:
+        async def outer() -> None:
+            ctx.run.progress(0.1)
+            await trio.sleep(1)
+            await ctx.run.step("first", one)
+            ctx.run.progress(0.5)
+            await ctx.run.sleep(10, name="last")
+            ctx.run.progress(0.7)
+
+        await ctx.run.step("outer", outer)
+
+    store = MemoryStore()
+    Scripted.body = staticmethod(body)
+    async with service(store, PLUGINS) as s:
+        run_id = (await s.start("go"))["run_id"]
+        await trio.sleep(5)
+    async with service(store, PLUGINS) as s:
+        assert (await s.finished(run_id))["status"] == "succeeded"
+        reports = s.world.events(run_id, ProgressReported)
+        assert [report.progress for report in reports] == [0.1, 0.5, 0.7]

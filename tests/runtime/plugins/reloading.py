@@ -104,7 +104,8 @@ async def reloading(
     reloader = Reloader(files.settings, load_plugins(files.settings), copies)
     plugins = reloader.loaded.plugins
     async with real_service(plugins) if real else service(store, plugins) as s:
-        runs_of(s.node).host.start(partial(reloader.run, runs_of(s.node).host))
+        host = runs_of(s.node).host
+        host.start(partial(reloader.run, host.env, host.load))
         with trio.fail_after(60 if real else 10_000):
             yield s
 

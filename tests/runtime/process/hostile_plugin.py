@@ -37,6 +37,21 @@ class Hostile:
         time.sleep(10)
 
     @entry
+    def dies_once(self, ctx: SyncRunContext, note: str) -> None:
+        """Note that it was called, and die the first time."""
+        called = Path(note)
+        first = not called.exists()
+        with called.open("a", encoding="utf-8") as file:
+            file.write("called\n")
+        if first:
+            os.kill(os.getpid(), 9)
+
+    @entry(where="process")
+    async def dies_once_awaited(self, ctx: RunContext, note: str) -> None:
+        """The same, on asyncio."""
+        self.dies_once(ctx, note)  # type: ignore[arg-type]
+
+    @entry
     def leave(self, ctx: SyncRunContext, status: int = 3) -> None:
         """Exit without a word."""
         os._exit(status)

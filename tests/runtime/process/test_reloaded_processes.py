@@ -20,6 +20,7 @@ from tests.runtime.plugins.reloading import (
     ran,
     reloading,
 )
+from tests.runtime.process.test_pool import kept, pool_of
 from tests.runtime.service import Service
 from tests.runtime.settings import settings_with
 
@@ -39,7 +40,7 @@ async def test_warm_workers_are_never_used_for_other_code(
     """The same version or not: they end at once, those at work when they are done."""
 
     def workers() -> int:
-        return sum(map(len, runs_of(s.node).host.processes._kept.values()))
+        return len(kept(s))
 
     async with reloading(plugin_files, tmp_path, real=True) as s:
         busy = await asking(s, "work", wait=True)
@@ -61,7 +62,7 @@ async def test_a_process_executes_what_was_loaded(plugin_files: Files, tmp_path:
         assert (await ran(s, "work"))[1] == "one one"
         while not await problems(s):  # noqa: ASYNC110 - nobody tells
             await trio.sleep(0.1)
-        await runs_of(s.node).host.processes.let_go()
+        await pool_of(s).let_go()
         assert (await ran(s, "work"))[1] == "one one"
 
 

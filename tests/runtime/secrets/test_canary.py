@@ -17,11 +17,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from perdure import PluginError, Retry, RunContext, StepError
 from perdure.eventlog import MemoryStore, RealEnv, SqliteStore, open_log
 from perdure.runtime.kernel.data_directory import DataDir
 from perdure.runtime.kernel.listing import ListingFile
 from perdure.runtime.kernel.principal import LOCAL
-from perdure.runtime.plugins.contract import PluginError, Retry, RunContext, StepError
 from perdure.runtime.plugins.plugin import declared, entry, plugin
 from perdure.runtime.runs.feature import open_run_node
 from perdure.runtime.runs.index import RUN_LISTING

@@ -10,15 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure.runtime.execution.run_secrets import RunRedactor, Scanner
 from perdure.runtime.plugins.contract import PluginError
-from perdure.runtime.secrets.redaction import MAX_DEPTH, REDACTED, Redactor, Scanner
+from perdure.runtime.secrets.redaction import MAX_DEPTH, REDACTED, Redactor
 
 VALUE = 'cor/rect "horse"\n+ü?'
 
 
-def knowing(*values: Any, names: tuple[str, ...] = ()) -> Redactor:
+def knowing(*values: Any, names: tuple[str, ...] = ()) -> RunRedactor:
     """A redactor that knows some values."""
-    redactor = Redactor(names)
+    redactor = RunRedactor(names)
     redactor.register(*values)
     return redactor
 

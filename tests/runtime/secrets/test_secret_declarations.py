@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec import Meta
 
-from perdure.runtime.plugins.contract import RunContext
+from perdure.runtime.execution.run_context import RunContext
 from perdure.runtime.plugins.manifest import read_manifest
 from perdure.runtime.plugins.plugin import DeclarationError, declared, entry, plugin
 from perdure.runtime.secrets.secret import Secret

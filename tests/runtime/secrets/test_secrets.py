@@ -15,8 +15,8 @@ from perdure.actors.errors import Fenced
 from perdure.eventlog import MemoryStore
 from perdure.eventlog.errors import Overloaded
 from perdure.eventlog.store import Bounds
+from perdure.runtime.execution.run_context import RunContext
 from perdure.runtime.kernel.principal import LOCAL
-from perdure.runtime.plugins.contract import RunContext
 from perdure.runtime.plugins.plugin import declared, entry, plugin
 from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import CancelRun, CreateRun, ListRuns, RetryRun
