@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 FRAMES: Final = 6  # of an exception's traceback, the last ones: a line of a log holds no more
 ERRORS: Final = 3  # of a chain, or of a group
-_OURS: Final = frozenset({"runtime", "actors", "eventlog"})
+_OURS: Final = frozenset({"perdure.runtime", "perdure.actors", "perdure.eventlog"})
 _BELOW: Final = _OURS | {"trio", "outcome", "asyncio", "concurrent", "threading"}  # every entry
 
 
@@ -110,4 +110,6 @@ def _is_of_plugin(frame: FrameType, first: FrameType) -> bool:
 
 
 def _top(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+    """Give the package that code belongs to; in perdure there are several, plugins among them."""
+    first, *rest = str(frame.f_globals.get("__name__", "")).split(".")
+    return ".".join([first, *rest[:1]]) if first == "perdure" else first
