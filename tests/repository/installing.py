@@ -14,8 +14,9 @@ SITE = Path(sysconfig.get_path("purelib"))
 
 
 def run(*command: str | Path, cwd: Path, code: int = 0, **more: str) -> str:
-    """Run a command without this suite's Python settings; its output, or a failure showing it."""
-    env = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    """Run a command without the settings of this suite; its output, or a failure showing it."""
+    ours = ("PYTHON", "PERDURE_")
+    env = {key: value for key, value in os.environ.items() if not key.startswith(ours)}
     done = subprocess.run(
         command, cwd=cwd, env=env | more, capture_output=True, text=True, timeout=300, check=False
     )
