@@ -48,7 +48,7 @@ lock: $(DEV) ## refresh both lock files to the newest allowed versions
 	@echo "-- requirements-dev.lock"; $(COMPILE) -o requirements-dev.lock requirements-dev.in
 
 clean: ## remove .venv, caches and build products (never .perdure, your data)
-	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .benchmarks .mutants
+	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .benchmarks .coverage .mutants
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
 # The environments. A stamp is newer than the lock it was made from; a changed lock builds anew.

@@ -79,10 +79,12 @@ _ON_TRIO = {
 }
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name stands for
-    if name in _ON_TRIO:
-        return getattr(import_module(_ON_TRIO[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # a type checker that saw this would accept any name
+
+    def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name stands for
+        if name in _ON_TRIO:
+            return getattr(import_module(_ON_TRIO[name]), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -1,8 +1,8 @@
 """The world as Perdure sees it: time, ids, chance, threads, processes, byte streams.
 
 Every component gets them from one ``Env`` and from nowhere else. ``RealEnv`` is the real world;
-``eventlog.simulation.SimEnv`` is a seeded one in which a whole server runs, crashes and recovers
-in milliseconds, the same way each time.
+``perdure.eventlog.simulation.SimEnv`` is a seeded one in which a whole server runs, crashes and
+recovers in milliseconds, the same way each time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reading a log from its store: pages, places and snapshots, without an event loop.
 
-Everything here is synchronous. ``eventlog.log`` calls it from threads; a process that only looks
-and leaves calls it as it is.
+Everything here is synchronous. ``perdure.eventlog.log`` calls it from threads; a process that
+only looks and leaves calls it as it is.
 """
 
 from __future__ import annotations

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from perdure.runtime.process.sync_run_context import SyncRunContext as SyncRunContext
     from perdure.runtime.secrets.secret import Secret as Secret
 
+    __version__: str
+
 _HOMES = {
     "FailedStep": "perdure.runtime.plugins.contract",
     "PluginError": "perdure.runtime.plugins.contract",
@@ -34,14 +36,16 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name stands for
-    if name == "__version__":
-        return import_module("importlib.metadata").version("perdure")
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_HOMES[name]), name)
-    return found
+if not TYPE_CHECKING:  # a type checker that saw this would accept any name
+
+    def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name stands for
+        if name == "__version__":
+            return import_module("importlib.metadata").version("perdure")
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module(_HOMES[name]), name)
+        return found
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *_HOMES, "__version__"})

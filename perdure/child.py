@@ -1,4 +1,7 @@
-"""The process of an entry: ``python -m perdure.child module:Class`` (see runtime.process.kit)."""
+"""The program of a process: ``python -m perdure.child module:Class`` executes a plugin's entries.
+
+All of it is in ``perdure.runtime.process.kit``.
+"""
 
 from perdure.runtime.process.kit import main
 

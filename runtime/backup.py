@@ -2,7 +2,7 @@
 
     <target>/log.backup      the log, as ``perdure.eventlog.backup`` makes it
     <target>/scopes/...      blobs, as a data directory has them
-    <target>/sealed/...      sealed secrets, with their key (``runtime.secrets.sealed_backup``)
+    <target>/sealed/...      secrets and their key (``perdure.runtime.secrets.sealed_backup``)
 
 The log is copied first, and what it names is never collected: so the blobs that a backup needs are
 there when it comes to them. A backup appears under its name complete and synced, or not at all.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from perdure.runtime.plugins.loading import Source
 
-OWN: Final = frozenset({"actors", "eventlog", "perdure", "runtime"})  # never loaded anew
+OWN: Final = "perdure"  # the package that is never loaded anew
 _NOT_OURS: Final = frozenset({"__pycache__", "node_modules"})
 
 
@@ -46,12 +46,12 @@ def modules_of(source: Source) -> Callable[[str, str | None], bool]:
     """
     if source.folder is None:
         top = package_of(source.module)
-        return lambda name, _: package_of(name) == top and top not in OWN
+        return lambda name, _: package_of(name) == top and top != OWN
     folder = source.folder.resolve()
     files = {str(file) for file in _modules(folder)}
     others = {path.stem for path in folder.iterdir() if _is_of_a_plugin(path.stem)}
     return lambda name, file: (
-        package_of(name) not in OWN and (package_of(name) in others or file in files)
+        package_of(name) != OWN and (package_of(name) in others or file in files)
     )
 
 
@@ -113,7 +113,7 @@ def _roots(source: Source) -> list[Path]:
     if source.folder is not None:
         return [] if source.is_empty else [source.folder]
     top = package_of(source.module)
-    spec = None if top in OWN else _spec(top)
+    spec = None if top == OWN else _spec(top)
     if spec is None:
         return []
     if spec.submodule_search_locations is not None:

@@ -110,6 +110,6 @@ def _is_of_plugin(frame: FrameType, first: FrameType) -> bool:
 
 
 def _top(frame: FrameType) -> str:
-    """Name the package of some code; of ours, which of them: a plugin may lie beside them."""
+    """Give the package that code belongs to; in perdure there are several, plugins among them."""
     first, *rest = str(frame.f_globals.get("__name__", "")).split(".")
     return ".".join([first, *rest[:1]]) if first == "perdure" else first

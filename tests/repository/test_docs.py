@@ -8,7 +8,8 @@ import pytest
 from tests.repository.tree import ROOT, files, name
 
 README = ROOT / "README.md"
-GUIDES = [README, ROOT / "CONTRIBUTING.md", ROOT / "ARCHITECTURE.md"]
+GLOSSARY = ROOT / "docs" / "glossary.md"
+GUIDES = [README, ROOT / "CONTRIBUTING.md", ROOT / "ARCHITECTURE.md", GLOSSARY]
 DOCS = [path for path in files() if path.suffix == ".md"]
 
 LINK = re.compile(r"\[[^\]]*\]\((?!\w+:|#)([^)#\s]+)(?:#[^)]*)?\)")
@@ -74,6 +75,33 @@ def test_the_map_of_the_runtime_names_every_module() -> None:
     for package, row in rows.items():
         modules = {path.stem for path in (ROOT / package).glob("*.py")} - {"__init__"}
         assert set(re.findall(r"`(\w+)`", row)) == modules, package
+
+
+def test_the_glossary_has_one_row_for_each_word() -> None:
+    """A word is defined once, in a line, and a module that defines it is named."""
+    rows = [
+        [cell.strip() for cell in row.strip("|").split("|")]
+        for row in re.findall(r"^\| (?!word \|).*$", GLOSSARY.read_text("utf-8"), re.MULTILINE)
+    ]
+    words = [word for word, *_ in rows]
+    assert len(words) > 50
+    assert sorted(words) == sorted(set(words))
+    assert [row for row in rows if len(row) != 4 or not row[1]] == []
+    assert [row for row in rows if not CODE_PATH.fullmatch(row[3])] == []
+
+
+def test_no_word_of_the_glossary_is_also_one_to_avoid() -> None:
+    """What is written instead of a word must not itself mean something else."""
+    rows = re.findall(r"^\| (.*?) \| .*? \| (.*?) ?\| `", GLOSSARY.read_text("utf-8"), re.MULTILINE)
+    words = {word for word, _ in rows}
+    avoided = {word: set(others.split(", ")) & words for word, others in rows}
+    assert {word: both for word, both in avoided.items() if both} == {"encrypted secret": {"seal"}}
+
+
+@pytest.mark.parametrize("document", [ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"], ids=name)
+def test_guides_lead_to_the_glossary(document: Path) -> None:
+    """People who come across a word find it."""
+    assert "(docs/glossary.md)" in document.read_text("utf-8")
 
 
 def test_every_decision_is_in_the_index() -> None:

@@ -1,106 +1,77 @@
-import os
-import shutil
-import subprocess
-import sys
-import sysconfig
 import zipfile
 from pathlib import Path
 
-import pytest
+from tests.repository.installing import run
+from tests.repository.tree import FOLDERS, ROOT, python_files
 
-from tests.repository.tree import PACKAGES, ROOT, name, python_files
-
-SOURCES = ("pyproject.toml", "README.md", "LICENSE", *PACKAGES, "tests", "tools")
-
-# Imports every module of every package, and checks that each came from this environment.
+# Imports every module of the package, and checks that each came from this environment.
 IMPORT_ALL = """
 import importlib, pathlib, pkgutil, sys
-for package in sys.argv[1:]:
-    top = importlib.import_module(package)
-    found = [m.name for m in pkgutil.walk_packages(top.__path__, package + ".")]
-    for name in (package, *found):
-        module = importlib.import_module(name)
-        assert pathlib.Path(module.__file__).is_relative_to(sys.prefix), module.__file__
-    print(package)
+import perdure
+for found in pkgutil.walk_packages(perdure.__path__, "perdure."):
+    module = importlib.import_module(found.name)
+    assert pathlib.Path(module.__file__).is_relative_to(sys.prefix), module.__file__
+    print(found.name)
 """
 
 
-def run(*command: str | Path, cwd: Path) -> str:
-    """Run a command without this suite's Python settings; its output, or a failure showing it."""
-    env = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
-    done = subprocess.run(
-        command, cwd=cwd, env=env, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from a copy of the sources so that no earlier build can leak into it."""
-    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    skip = shutil.ignore_patterns("__pycache__")
-    for entry in SOURCES:
-        if (ROOT / entry).is_dir():
-            shutil.copytree(ROOT / entry, source / entry, ignore=skip)
-        else:
-            shutil.copy(ROOT / entry, source / entry)
-    run(
-        *(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", out, source),
-        cwd=out,
-    )
-    (built,) = out.glob("*.whl")
-    return built
-
-
-@pytest.fixture(scope="module")
-def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A clean environment holding the wheel; its dependencies are borrowed from this suite's.
-
-    The .pth line puts our site-packages behind the new ones. It does not run the .pth files found
-    there, so the editable install of this repository stays out of sight.
-    """
-    home = tmp_path_factory.mktemp("environment")
-    run(sys.executable, "-m", "venv", "--without-pip", home, cwd=home)
-    python = home / "bin" / "python"
-    pip = (sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check")
-    run(*pip, "install", "--quiet", "--no-index", "--no-deps", wheel, cwd=home)
-    (site,) = home.glob("lib/python*/site-packages")
-    (site / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    return home
-
-
-def test_the_wheel_holds_the_four_packages_and_nothing_else(wheel: Path) -> None:
-    """What ships is the four packages with their metadata: no tests, no tools."""
+def entries(wheel: Path) -> list[str]:
+    """The files that a wheel holds."""
     with zipfile.ZipFile(wheel) as archive:
-        tops = {entry.partition("/")[0] for entry in archive.namelist()}
-    assert {top for top in tops if not top.endswith(".dist-info")} == set(PACKAGES)
+        return sorted(archive.namelist())
+
+
+def shipped_modules() -> set[str]:
+    """The files that must ship, as they lie in the package."""
+    files = (path.relative_to(ROOT) for path in python_files())
+    return {
+        str(path if path.parts[0] == "perdure" else "perdure" / path)
+        for path in files
+        if path.parts[0] in FOLDERS
+    }
+
+
+def test_the_wheel_holds_one_package_and_nothing_else(wheel: Path) -> None:
+    """What ships is perdure with its metadata: no tests, no tools, nothing of an earlier build."""
+    tops = {entry.partition("/")[0] for entry in entries(wheel)}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"perdure"}
 
 
 def test_no_module_is_left_out_of_the_wheel(wheel: Path) -> None:
     """Packages are listed by name; one that was forgotten shows here and not at a user's."""
-    with zipfile.ZipFile(wheel) as archive:
-        shipped = {entry for entry in archive.namelist() if entry.endswith(".py")}
-    assert shipped == {
-        name(path) for path in python_files() if path.relative_to(ROOT).parts[0] in PACKAGES
-    }
+    assert {entry for entry in entries(wheel) if entry.endswith(".py")} == shipped_modules()
+
+
+def test_a_wheel_from_the_source_distribution_is_the_same(
+    wheel: Path, wheel_of_sdist: Path
+) -> None:
+    """In a source distribution there are no links: what they lead to must lie in their place."""
+    assert entries(wheel_of_sdist) == entries(wheel)
 
 
 def test_the_wheel_holds_types_and_licence(wheel: Path) -> None:
-    """Each package ships its type marker, and the licence goes along."""
-    with zipfile.ZipFile(wheel) as archive:
-        entries = archive.namelist()
-    assert {f"{package}/py.typed" for package in PACKAGES} <= set(entries)
-    assert any(entry.endswith(".dist-info/licenses/LICENSE") for entry in entries)
+    """The package ships its one type marker, and the licence goes along."""
+    found = entries(wheel)
+    assert [entry for entry in found if entry.endswith("py.typed")] == ["perdure/py.typed"]
+    assert any(entry.endswith(".dist-info/licenses/LICENSE") for entry in found)
 
 
-def test_every_module_imports_from_another_directory(environment: Path, tmp_path: Path) -> None:
+def test_every_module_imports_from_another_directory(installed: Path, tmp_path: Path) -> None:
     """Installed from the wheel, every module imports, and none of them from the repository."""
-    python = environment / "bin" / "python"
-    assert run(python, "-I", "-c", IMPORT_ALL, *PACKAGES, cwd=tmp_path).split() == [*PACKAGES]
+    imported = run(installed, "-I", "-c", IMPORT_ALL, cwd=tmp_path).split()
+    paths = {path.removesuffix(".py").removesuffix("/__init__") for path in shipped_modules()}
+    assert {"perdure", *imported} == {path.replace("/", ".") for path in paths}
 
 
-def test_the_installed_command_runs(environment: Path, tmp_path: Path) -> None:
+def test_the_installed_command_runs(installed: Path, tmp_path: Path) -> None:
     """The command that the wheel installs starts and knows its version."""
-    command = environment / "bin" / "perdure"
-    assert run(command, "--version", cwd=tmp_path).startswith("perdure 0.")
+    assert run(installed.with_name("perdure"), "--version", cwd=tmp_path).startswith("perdure 0.")
+
+
+def test_a_checkout_is_installed_as_it_lies(editable: Path, tmp_path: Path) -> None:
+    """An editable install finds the folders through the links, with the command."""
+    where = "import perdure.runtime.cli as c; print(c.__file__)"
+    found = Path(run(editable, "-I", "-c", where, cwd=tmp_path).strip())
+    assert found.parts[-4:-1] == ("perdure", "runtime", "cli")
+    assert found.resolve().parts[-4:-1] != found.parts[-4:-1]
+    assert run(editable.with_name("perdure"), "--version", cwd=tmp_path).startswith("perdure 0.")

@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
+
 import pytest
 
-from tools.mutants.__main__ import EXCLUSIONS, NEEDED, ROOT
+from tests.second_names import SECOND_NAMES
+from tools.mutants import __main__ as command
+from tools.mutants.__main__ import EXCLUSIONS, ROOT
 from tools.mutants.score import (
     BadExclusion,
     Exclusion,
@@ -131,4 +136,19 @@ def test_what_is_excluded_now_has_reasons() -> None:
     """The file can be read, and says nothing twice."""
     exclusions = read_exclusions(EXCLUSIONS.read_text("utf-8"))
     assert len({(e.function, e.before, e.after) for e in exclusions}) == len(exclusions)
-    assert all((ROOT / name).exists() for name in NEEDED)
+
+
+def test_modules_are_mutated_under_their_one_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are reached through perdure; tests could not import them without it."""
+    work = tmp_path / "work"
+    monkeypatch.setattr(command, "WORK", work)
+    command.prepare()
+    (source,) = tomllib.loads((work / "pyproject.toml").read_text("utf-8"))["tool"]["mutmut"][
+        "source_paths"
+    ]
+    found = {path.relative_to(work / source).as_posix() for path in (work / source).rglob("*.py")}
+    actors = ROOT / "actors"
+    assert found == {path.relative_to(actors).as_posix() for path in actors.rglob("*.py")}
+    assert SECOND_NAMES & {path.name for path in work.iterdir()} == set()

@@ -29,7 +29,7 @@ ROOT: Final = Path(__file__).parents[2]
 WORK: Final = ROOT / ".mutants"
 EXCLUSIONS: Final = Path(__file__).with_name("exclusions.toml")
 MUTMUT: Final = Path(sys.executable).with_name("mutmut")
-NEEDED: Final = ("actors", "eventlog", "perdure", "runtime", "tests", "tools", "pyproject.toml")
+NEEDED: Final = ("perdure", "tests", "tools", "pyproject.toml")  # the folders through perdure
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,0 +1,33 @@
+"""Which frames of a traceback are the plugin's."""
+
+from typing import Any
+
+import pytest
+
+from perdure.runtime.plugins.error_text import told, traced
+
+
+def raised_in(*modules: str) -> Exception:
+    """An error that came through a function of each of these modules, the first called first."""
+    body, names = "raise ValueError('wrong')", dict[str, Any]()
+    for module in reversed(modules):
+        names = {"__name__": module, "call": names.get("here")}
+        file = f"/somewhere/{module.replace('.', '/')}.py"
+        exec(compile(f"def here():\n    {body}", file, "exec"), names)  # noqa: S102 - our own text
+        body = "call()"
+    with pytest.raises(ValueError, match="wrong") as caught:
+        names["here"]()
+    traceback = caught.value.__traceback__
+    return caught.value.with_traceback(traceback and traceback.tb_next)  # without our own line
+
+
+@pytest.mark.parametrize("theirs", ["runtime.orders", "actors.cast", "eventlog", "perdure.demo"])
+def test_a_plugin_may_lie_in_a_package_of_any_name(theirs: str) -> None:
+    """Only perdure.runtime, perdure.actors and perdure.eventlog are left out as Perdure's own."""
+    error = raised_in("perdure.runtime.execution.current_run", theirs, "perdure.eventlog.log")
+    trace = traced(error)
+    assert trace is not None
+    assert theirs.rpartition(".")[2] + '.py", line 2, in here' in trace
+    assert "current_run.py" not in trace
+    assert "log.py" not in trace.replace("eventlog.py", "")
+    assert told(error)[1] == {"file": theirs.rpartition(".")[2] + ".py", "line": 2}
