@@ -73,9 +73,9 @@ def _told(error: BaseException, *, json: bool) -> Refusal | None:
 
 
 def _told_from_below(error: BaseException) -> Refusal | None:
-    from perdure.eventlog.errors import EventLogError, LogLocked, StoreDamaged
+    from perdure.eventlog.errors import EventLogError, LogLocked, StoreDamaged, UnreadableRecord
     from perdure.runtime.kernel.data_directory import NotADataDirectory
-    from perdure.runtime.kernel.errors import OperationError
+    from perdure.runtime.kernel.errors import OperationError, translated
     from perdure.runtime.kernel.settings import SettingsError
     from perdure.runtime.secrets.sealed_files import SecretsUnusable
 
@@ -95,8 +95,8 @@ def _told_from_below(error: BaseException) -> Refusal | None:
                 exit_code=ExitCode.FAILED,
                 remedy=_DAMAGE_REMEDY,
             )
-        case OperationError():
-            return refused(error)
+        case OperationError() | UnreadableRecord():
+            return refused(translated(error))
         case LogLocked(pid=pid):
             holder = f"process {pid}" if pid is not None else "another process"
             return Refusal(
@@ -140,6 +140,8 @@ _REMEDIES: Final = {
     "PLUGIN_NOT_FOUND": "`perdure plugins` lists what can be run, and what could not be loaded.",
     "ENTRY_NOT_FOUND": "`perdure plugins` lists what can be run.",
     "SECRET_REQUIRED": "Pass it again: perdure retry RUN --secret NAME=VALUE.",
+    "LOG_DAMAGED": _DAMAGE_REMEDY,
+    "LOG_UNSUPPORTED": "Upgrade Perdure to the release that has written to this log.",
     "INVALID_CURSOR": "Cursors come from --json output of this very log; leave it out to see now.",
 }
 

@@ -24,6 +24,8 @@ from perdure.eventlog.errors import (
     RecordTooLarge,
     StoreDamaged,
     Unavailable,
+    UnknownEvent,
+    UnreadableRecord,
 )
 
 
@@ -173,6 +175,12 @@ ERRORS: Final = {
         meaning="the disk has changed the log",
         remedy="`perdure log verify` tells more; restore a backup into another directory",
     ),
+    "LOG_UNSUPPORTED": ErrorKind(
+        500,
+        retriable=False,
+        meaning="the log holds an event that this release does not know",
+        remedy="upgrade this server",
+    ),
     "INTERNAL": ErrorKind(
         500,
         retriable=True,
@@ -235,6 +243,13 @@ _FROM_BELOW: Final = (
     _Row(AnsweredOtherwise, "ALREADY_ANSWERED", ("question_id",)),
     _Row(NoSuchActor, "RUN_NOT_FOUND", (), "there is no such run"),
     _Row(InvalidCursor, "INVALID_CURSOR", ("reason",)),
+    _Row(
+        UnknownEvent,
+        "LOG_UNSUPPORTED",
+        ("name", "schema"),
+        "the log holds an event of a newer release of Perdure",
+    ),
+    _Row(UnreadableRecord, "LOG_DAMAGED"),
     _Row(CodecError, "VALIDATION_ERROR"),
     _Row(DiskFull, "OVERLOADED", (), "the disk is full; make room there, then try again"),
     _Row(Unavailable, "OVERLOADED"),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from perdure.actors.run.events import RUN_EVENTS, RunCreated
 from perdure.actors.run.status import ENDED
-from perdure.eventlog.errors import CodecError
+from perdure.eventlog.errors import UnreadableRecord
 from perdure.runtime.kernel.projection import ProjectionFile
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ def fold_in(database: sqlite3.Connection, records: Iterable[Record]) -> None:
     for record in records:
         try:
             _fold_in(database, record)
-        except CodecError:
+        except UnreadableRecord:
             _log.exception("record %d cannot be read; its run is not listed", record.position)
 
 
