@@ -33,6 +33,7 @@ from perdure.eventlog.errors import (
     InvalidAppend,
     LogClosed,
     OutcomeUnknown,
+    UnreadableRecord,
 )
 from perdure.eventlog.record import encoded_metadata
 
@@ -228,7 +229,8 @@ class Actor(Generic[State, Command, Event]):
         """Begin again from the log with the next ask."""
         self.folded = None
         self._on_crash(self.stream, error)
-        _settle_all(asks, Crashed(f"{self.stream} broke: {error!r}"))
+        is_told = isinstance(error, UnreadableRecord)  # as everybody else who reads the stream is
+        _settle_all(asks, error if is_told else Crashed(f"{self.stream} broke: {error!r}"))
 
     def _take(self, mail: deque[Ask[State, Command]]) -> list[Ask[State, Command]]:
         """Take what waits and may go together."""

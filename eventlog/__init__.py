@@ -32,6 +32,7 @@ from perdure.eventlog.errors import StoreFailed as StoreFailed
 from perdure.eventlog.errors import StreamSealed as StreamSealed
 from perdure.eventlog.errors import Unavailable as Unavailable
 from perdure.eventlog.errors import UnknownEvent as UnknownEvent
+from perdure.eventlog.errors import UnreadableRecord as UnreadableRecord
 from perdure.eventlog.errors import WrongExpectedVersion as WrongExpectedVersion
 from perdure.eventlog.filter import EVERYTHING as EVERYTHING
 from perdure.eventlog.filter import Filter as Filter

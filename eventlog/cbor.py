@@ -25,6 +25,7 @@ _MAX_INT: Final = (1 << 63) - 1
 Value = Any
 
 decode: Callable[[bytes], Value] = cbor2.loads
+DecodeError = cbor2.CBORDecodeError  # what it raises on bytes that nobody has encoded
 
 
 def encode(value: Value) -> bytes:

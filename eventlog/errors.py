@@ -13,7 +13,8 @@ EventLogError
 │   └── RecordTooLarge           because one of its events has too many bytes
 ├── InvalidCursor            the caller's fault: not a place in this log
 ├── CodecError               bytes or values outside our CBOR profile
-│   └── UnknownEvent             no class is registered under this event name
+│   └── UnreadableRecord         not the caller's: what is stored cannot be decoded
+│       └── UnknownEvent             because a newer release has written it; upgrade
 ├── StoreConflict            the store's backstop refused a batch (never seen by callers)
 ├── StoreFailed              the database cannot be read or written; look at the disk
 │   └── StoreDamaged             because its file is damaged; bring back a backup
@@ -115,7 +116,11 @@ class CodecError(EventLogError):
     """Bytes or values outside the CBOR profile of the log."""
 
 
-class UnknownEvent(CodecError):
+class UnreadableRecord(CodecError):
+    """A record in the log cannot be decoded. Whoever asked for it has done nothing wrong."""
+
+
+class UnknownEvent(UnreadableRecord):
     """No event class is registered under this name, or not at this schema version."""
 
     def __init__(self, name: str, schema: int) -> None:

@@ -23,7 +23,7 @@ from perdure.eventlog.filter import EVERYTHING, Filter
 from perdure.eventlog.follow import Follow, FollowLimits
 from perdure.eventlog.reading import Page, Reading, matching
 from perdure.eventlog.record import START, Mark
-from perdure.eventlog.snapshots import MemorySnapshots, Snapshot, Snapshots
+from perdure.eventlog.snapshots import MemorySnapshots, Snapshot, SnapshotKey, Snapshots
 from perdure.eventlog.store import PAGE_RECORDS, Bounds, StoredPage
 from perdure.eventlog.tail import Tail, TailLimits
 from perdure.eventlog.writer import Writer, WriterLimits
@@ -183,15 +183,18 @@ class EventLog:
         self, stream: str, version: int, event_id: bytes, *, fold: str, state: bytes
     ) -> None:
         """Keep what a fold makes of a stream up to a version, so as not to fold it again."""
-        snapshot = Snapshot(
-            stream=stream,
-            version=version,
-            fold=fold,
-            generation=self.generation,
-            check=check_of(event_id),
-            state=state,
-        )
-        await self.in_thread(self._reading.snapshots.save, snapshot)
+        key = SnapshotKey("stream", stream, fold, self.generation)
+        await self._save(key, version, event_id, state)
+
+    async def save_scope_snapshot(
+        self, scope: str, position: int, event_id: bytes, *, fold: str, state: bytes
+    ) -> None:
+        """Keep what a fold makes of a scope up to a record of it, so as not to fold it again.
+
+        Position and event id are those of the scope's newest record in the state, not of the head.
+        """
+        key = SnapshotKey("scope", scope, fold, self.generation)
+        await self._save(key, position, event_id, state)
 
     async def read_from_snapshot(
         self, stream: str, fold: str, *, at: Mark | None = None
@@ -203,6 +206,16 @@ class EventLog:
         """
         return await self.in_thread(self._reading.read_from_snapshot, stream, fold, at)
 
+    async def read_scope_from_snapshot(
+        self, scope: str, fold: str, *, at: Mark | None = None
+    ) -> tuple[bytes | None, Page]:
+        """Read a scope from its newest usable snapshot on, as the log was at a place.
+
+        With a snapshot's state, the first record of the page is the one that the state ends with.
+        Without one (None) the page is the scope's first. ``read_scope`` reads the pages after it.
+        """
+        return await self.in_thread(self._reading.read_scope_from_snapshot, scope, fold, at)
+
     # Inside
 
     async def in_thread(
@@ -213,6 +226,10 @@ class EventLog:
         """Call a blocking function of the store in one of the log's reading threads."""
         self.raise_if_closed()
         return await self.env.run_sync(fn, *args, limiter=self._readers)
+
+    async def _save(self, key: SnapshotKey, number: int, event_id: bytes, state: bytes) -> None:
+        snapshot = Snapshot(key=key, number=number, check=check_of(event_id), state=state)
+        await self.in_thread(self._reading.snapshots.save, snapshot)
 
     def _read_stream_after(self, stream: str, position: int, bounds: Bounds) -> StoredPage:
         return self.store.read_stream(stream, self.store.version_at(stream, position), bounds)

@@ -115,16 +115,20 @@ class MemoryStore(POPOApplicationRecorder):
 
     def read_all(self, after: int, bounds: Bounds) -> StoredPage:
         """Read records by position."""
-        return self._page(self._records, bisect_right(self._records, after, key=_POSITION), bounds)
+        with self._database_lock:
+            first = bisect_right(self._records, after, key=_POSITION)
+            return self._page(self._records, first, bounds)
 
     def read_scope(self, scope: str, after: int, bounds: Bounds) -> StoredPage:
         """Read a scope's records by position."""
-        stored = self._scopes.get(scope, [])
-        return self._page(stored, bisect_right(stored, after, key=_POSITION), bounds)
+        with self._database_lock:
+            stored = self._scopes.get(scope, [])
+            return self._page(stored, bisect_right(stored, after, key=_POSITION), bounds)
 
     def read_stream(self, stream: str, after_version: int, bounds: Bounds) -> StoredPage:
         """Read a stream's records by version."""
-        return self._page(self._streams.get(stream, []), max(0, after_version), bounds)
+        with self._database_lock:
+            return self._page(self._streams.get(stream, []), max(0, after_version), bounds)
 
     def read_by_stream(self, after: tuple[str, int], limit: int) -> list[Record]:
         """Read all records in order of stream and version."""
@@ -137,17 +141,17 @@ class MemoryStore(POPOApplicationRecorder):
         return [f"event id {i.hex()} occurs {n} times" for i, n in times.items() if n > 1]
 
     def _page(self, stored: Sequence[Record], first: int, bounds: Bounds) -> StoredPage:
-        with self._database_lock:
-            records: list[Record] = []
-            size = 0
-            for record in stored[first : first + bounds.records + 1]:
-                if bounds.upto is not None and record.position > bounds.upto:
-                    break
-                if len(records) == bounds.records or size >= bounds.bytes:
-                    return StoredPage(records, more=True, head=self.head())
-                records.append(record)
-                size += record.size
-            return StoredPage(records, more=False, head=self.head())
+        """Cut a page. The caller holds the lock since it found ``stored``: the head is of then."""
+        records: list[Record] = []
+        size = 0
+        for record in stored[first : first + bounds.records + 1]:
+            if bounds.upto is not None and record.position > bounds.upto:
+                break
+            if len(records) == bounds.records or size >= bounds.bytes:
+                return StoredPage(records, more=True, head=self.head())
+            records.append(record)
+            size += record.size
+        return StoredPage(records, more=False, head=self.head())
 
     def close(self) -> None:
         """Keep everything: a memory store can be opened again as long as it exists."""

@@ -6,15 +6,17 @@ only looks and leaves calls it as it is.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from perdure.eventlog.cursor import Cursor, check_of, format_cursor, parse_cursor
 from perdure.eventlog.errors import InvalidCursor
 from perdure.eventlog.record import START, Mark, Record
+from perdure.eventlog.snapshots import SnapshotKey
 from perdure.eventlog.store import PAGE_RECORDS, Bounds, StoredPage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from perdure.eventlog.snapshots import Snapshots
     from perdure.eventlog.store import Store
@@ -86,12 +88,34 @@ class Reading:
         Without one (None) the page is the stream's first.
         """
         upto = None if at is None else self.store.version_at(stream, at.position)
-        found = self.snapshots.newest(stream, fold, self.store.generation, upto)
+        key = SnapshotKey("stream", stream, fold, self.store.generation)
+        return self._from_newest(key, upto, partial(self.read_stream, stream), at)
+
+    def read_scope_from_snapshot(
+        self, scope: str, fold: str, at: Mark | None
+    ) -> tuple[bytes | None, Page]:
+        """Read a scope from its newest usable snapshot on, as the log was at a place.
+
+        With a snapshot's state, the first record of the page is the one that the state ends with.
+        Without one (None) the page is the scope's first.
+        """
+        upto = None if at is None else at.position
+        key = SnapshotKey("scope", scope, fold, self.store.generation)
+        return self._from_newest(key, upto, partial(self.read_scope, scope), at)
+
+    def _from_newest(
+        self,
+        key: SnapshotKey,
+        upto: int | None,
+        read: Callable[[int, Mark | None, int], Page],
+        at: Mark | None,
+    ) -> tuple[bytes | None, Page]:
+        found = self.snapshots.newest(key, upto)
         if found is not None:
-            page = self.read_stream(stream, found.version - 1, at, PAGE_RECORDS)
+            page = read(found.number - 1, at, PAGE_RECORDS)
             if page.records and check_of(page.records[0].event_id) == found.check:
                 return found.state, page
-        return None, self.read_stream(stream, 0, at, PAGE_RECORDS)
+        return None, read(0, at, PAGE_RECORDS)
 
     def page(self, page: StoredPage, at: Mark | None) -> Page:
         """Say up to where a page is true."""

@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from perdure.eventlog import cbor
-from perdure.eventlog.errors import CodecError, UnknownEvent
+from perdure.eventlog.errors import CodecError, UnknownEvent, UnreadableRecord
 from perdure.eventlog.record import NO_METADATA, Metadata, NewEvent, Record
 
 Event = Any  # a registered event class's instance; what they share is not a base class
@@ -114,17 +114,25 @@ class EventRegistry:
         return len(cbor.encode(stored))
 
     def decode(self, record: Record) -> Event:
-        """Give a record's event as an instance of its class, upcast to the newest shape."""
+        """Give a record's event as an instance of its class, upcast to the newest shape.
+
+        Raises UnknownEvent if a newer release has written it, UnreadableRecord if it is damaged.
+        """
         cls = self._classes.get(record.name)
         if cls is None:
             raise UnknownEvent(record.name, record.schema)
-        stored = cbor.decode(record.body)
+        try:
+            stored = cbor.decode(record.body)
+        except cbor.DecodeError as exc:
+            raise UnreadableRecord(f"record {record.position} holds no CBOR: {exc}") from exc
         if record.schema != self._names[cls][1]:
             stored = self._upcast(record, stored, self._names[cls][1])
         try:
             return msgspec.convert(stored, cls)
         except msgspec.ValidationError as exc:
-            raise CodecError(f"record {record.position} is no {record.name!r}: {exc}") from exc
+            raise UnreadableRecord(
+                f"record {record.position} is no {record.name!r}: {exc}"
+            ) from exc
 
     def _upcast(self, record: Record, stored: Stored, newest: int) -> Stored:
         if record.schema > newest:
@@ -136,5 +144,6 @@ class EventRegistry:
             try:
                 stored = upcaster(stored)
             except Exception as exc:
-                raise CodecError(f"record {record.position} cannot be upcast: {exc!r}") from exc
+                message = f"record {record.position} cannot be upcast: {exc!r}"
+                raise UnreadableRecord(message) from exc
         return stored

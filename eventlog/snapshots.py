@@ -1,8 +1,9 @@
 """Snapshots: a cache of folded states that may always be thrown away.
 
-A snapshot belongs to one stream at one version and to one fold, named by the fold's own version: a
-changed fold never meets an old snapshot. Generation and event check tie it to the log it was made
-from. The cache lives in a file of its own, is consistent but not durable, and is never backed up.
+A snapshot belongs to one stream at one version, or to one scope at one position, and to one fold,
+named by the fold's own version: a changed fold never meets an old snapshot. Generation and event
+check tie it to the log it was made from. The cache lives in a file of its own, is consistent but
+not durable, and is never backed up.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import sqlite3
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
 from perdure.eventlog.private import make_private
 
@@ -19,40 +20,54 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_STATE_BYTES: Final = 1 << 20  # a larger state is folded again rather than kept in memory
-KEPT_PER_STREAM: Final = 4  # the newest for recovery, some older ones for time travel
+KEPT: Final = 4  # of one key: the newest for recovery, some older ones for time travel
 
+_FORMAT: Final = 1  # of the file; one of another format is emptied
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS snapshots (
-    stream TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    name TEXT NOT NULL,
     fold TEXT NOT NULL,
-    version INTEGER NOT NULL,
+    number INTEGER NOT NULL,
     generation TEXT NOT NULL,
     event_check BLOB NOT NULL,
     state BLOB NOT NULL,
-    PRIMARY KEY (stream, fold, version)
+    PRIMARY KEY (kind, name, fold, number)
 ) WITHOUT ROWID
 """
-_SAVE: Final = "INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?, ?)"
+_SAVE: Final = "INSERT OR REPLACE INTO snapshots VALUES (?1, ?2, ?3, ?5, ?4, ?6, ?7)"
 _NEWEST: Final = """
-SELECT stream, fold, version, generation, event_check, state FROM snapshots
-WHERE stream = ? AND fold = ? AND generation = ? AND version <= ? ORDER BY version DESC LIMIT 1
+SELECT number, event_check, state FROM snapshots
+WHERE kind = ?1 AND name = ?2 AND fold = ?3 AND generation = ?4 AND number <= ?5
+ORDER BY number DESC LIMIT 1
 """
 _PRUNE: Final = """
-DELETE FROM snapshots WHERE stream = ?1 AND (generation <> ?2 OR (fold = ?3 AND version <= (
-    SELECT version FROM snapshots WHERE stream = ?1 AND fold = ?3 AND generation = ?2
-    ORDER BY version DESC LIMIT 1 OFFSET ?4)))
+DELETE FROM snapshots
+WHERE kind = ?1 AND name = ?2 AND (generation <> ?4 OR (fold = ?3 AND number <= (
+    SELECT number FROM snapshots
+    WHERE kind = ?1 AND name = ?2 AND fold = ?3 AND generation = ?4
+    ORDER BY number DESC LIMIT 1 OFFSET ?5)))
 """
-_ANY_VERSION: Final = (1 << 63) - 1
+_ANY_NUMBER: Final = (1 << 63) - 1
+
+Kind = Literal["stream", "scope"]
+
+
+class SnapshotKey(NamedTuple):
+    """What was folded, by which version of which fold, in which log."""
+
+    kind: Kind
+    name: str
+    fold: str
+    generation: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """What a fold had made of a stream up to a version."""
+    """What a fold had made of a stream up to a version, or of a scope up to a position."""
 
-    stream: str
-    version: int
-    fold: str
-    generation: str
+    key: SnapshotKey
+    number: int  # the version or the position
     check: bytes
     state: bytes
 
@@ -61,39 +76,39 @@ class Snapshots(Protocol):
     """A place to keep snapshots. It may forget any of them at any time."""
 
     def save(self, snapshot: Snapshot) -> None:
-        """Keep a snapshot, and only a few older ones of its stream."""
+        """Keep a snapshot, and only a few older ones of its key."""
 
-    def newest(self, stream: str, fold: str, generation: str, upto: int | None) -> Snapshot | None:
-        """Find the newest snapshot of a stream in a log, not beyond a version."""
+    def newest(self, key: SnapshotKey, upto: int | None) -> Snapshot | None:
+        """Find the newest snapshot of a key, not beyond a version or a position."""
 
 
 class MemorySnapshots:
-    """Snapshots that last as long as the process, of the streams saved last."""
+    """Snapshots that last as long as the process, of the keys saved last."""
 
-    def __init__(self, streams: int = 1024) -> None:
+    def __init__(self, keys: int = 1024) -> None:
         """Start with none."""
-        self._streams = streams
+        self._keys = keys
         self._lock = Lock()
-        self._kept: dict[tuple[str, str, str], list[Snapshot]] = {}
+        self._kept: dict[SnapshotKey, list[Snapshot]] = {}
 
     def save(self, snapshot: Snapshot) -> None:
-        """Keep a snapshot, and only a few older ones of its stream."""
+        """Keep a snapshot, and only a few older ones of its key."""
         if len(snapshot.state) > MAX_STATE_BYTES:
             return
-        key = (snapshot.stream, snapshot.fold, snapshot.generation)
+        key = snapshot.key
         with self._lock:
-            others = [s for s in self._kept.pop(key, []) if s.version != snapshot.version]
-            newest_last = sorted([*others, snapshot], key=lambda kept: kept.version)
-            self._kept[key] = newest_last[-KEPT_PER_STREAM:]
-            if len(self._kept) > self._streams:
+            others = [s for s in self._kept.pop(key, []) if s.number != snapshot.number]
+            newest_last = sorted([*others, snapshot], key=lambda kept: kept.number)
+            self._kept[key] = newest_last[-KEPT:]
+            if len(self._kept) > self._keys:
                 del self._kept[next(iter(self._kept))]
 
-    def newest(self, stream: str, fold: str, generation: str, upto: int | None) -> Snapshot | None:
-        """Find the newest snapshot of a stream in a log, not beyond a version."""
+    def newest(self, key: SnapshotKey, upto: int | None) -> Snapshot | None:
+        """Find the newest snapshot of a key, not beyond a version or a position."""
         with self._lock:
-            kept = list(self._kept.get((stream, fold, generation), []))
+            kept = list(self._kept.get(key, []))
         for snapshot in reversed(kept):
-            if upto is None or snapshot.version <= upto:
+            if upto is None or snapshot.number <= upto:
                 return snapshot
         return None
 
@@ -120,38 +135,22 @@ class SnapshotFile:
             self._database = _open(path)
 
     def save(self, snapshot: Snapshot) -> None:
-        """Keep a snapshot, and only a few older ones of its stream."""
-        row = (
-            snapshot.stream,
-            snapshot.fold,
-            snapshot.version,
-            snapshot.generation,
-            snapshot.check,
-            snapshot.state,
-        )
+        """Keep a snapshot, and only a few older ones of its key."""
+        row = (*snapshot.key, snapshot.number, snapshot.check, snapshot.state)
         with suppress(sqlite3.Error), self._lock, self._database:
             self._database.execute(_SAVE, row)
-            self._database.execute(
-                _PRUNE, (snapshot.stream, snapshot.generation, snapshot.fold, KEPT_PER_STREAM)
-            )
+            self._database.execute(_PRUNE, (*snapshot.key, KEPT))
 
-    def newest(self, stream: str, fold: str, generation: str, upto: int | None) -> Snapshot | None:
-        """Find the newest snapshot of a stream in a log, not beyond a version."""
-        key = (stream, fold, generation, _ANY_VERSION if upto is None else upto)
+    def newest(self, key: SnapshotKey, upto: int | None) -> Snapshot | None:
+        """Find the newest snapshot of a key, not beyond a version or a position."""
         row = None
         with suppress(sqlite3.Error), self._lock:
-            row = self._database.execute(_NEWEST, key).fetchone()
+            limit = _ANY_NUMBER if upto is None else upto
+            row = self._database.execute(_NEWEST, (*key, limit)).fetchone()
         if row is None:
             return None
-        _, _, version, _, check, state = row
-        return Snapshot(
-            stream=stream,
-            version=version,
-            fold=fold,
-            generation=generation,
-            check=check,
-            state=state,
-        )
+        number, check, state = row
+        return Snapshot(key=key, number=number, check=check, state=state)
 
     def close(self) -> None:
         """Close the file."""
@@ -164,7 +163,11 @@ def _open(path: Path) -> sqlite3.Connection:
     try:
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = NORMAL")
+        (found,) = database.execute("PRAGMA user_version").fetchone()
+        if found != _FORMAT:
+            database.execute("DROP TABLE IF EXISTS snapshots")
         database.execute(_SCHEMA)
+        database.execute(f"PRAGMA user_version = {_FORMAT}")
         database.commit()
     except BaseException:
         database.close()

@@ -15,7 +15,10 @@ PAGE_BYTES = 1 << 20
 
 
 class StoredPage(NamedTuple):
-    """Some records, and the head of the log in the very same read."""
+    """Some records, and the head of the log in the very same read.
+
+    A follower goes on from the head: a record up to there that is not in the page is lost to it.
+    """
 
     records: list[Record]
     more: bool

@@ -12,6 +12,7 @@ subclassing them too, with ``TextStreamIds`` in front.
 from __future__ import annotations
 
 from abc import abstractmethod
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -305,6 +306,29 @@ class StoreContract:
             store.commit([example_record(2, "run/2")])
             page = store.read_stream("run/1", 0, Bounds())
             assert page.head == Mark(2, store.read_all(1, Bounds()).records[0].event_id)
+
+    def test_a_reader_that_goes_on_from_each_head_misses_nothing(self) -> None:
+        """A page and its head are of one moment: a commit in between is in both or in neither."""
+        records = [
+            example_record(n, "session/1" if n % 2 else "run/1", (n + 1) // 2, scope="session/1")
+            for n in range(1, 301)
+        ]
+
+        def write(store: Store) -> None:
+            for record in records:
+                store.commit([record])
+
+        with self.store() as store, ThreadPoolExecutor(1) as other:
+            writing = other.submit(write, store)
+            found: list[Record] = []
+            after = 0
+            while after < len(records):
+                if writing.done():
+                    writing.result()
+                page = store.read_scope("session/1", after, Bounds(records=5))
+                found.extend(page.records)
+                after = page.records[-1].position if page.more else page.head.position
+            assert found == records
 
     def test_integrity_is_checked(self) -> None:
         """A sound store reports no problems; a repeated event id is one."""

@@ -251,29 +251,31 @@ class SqliteStore(SQLiteApplicationRecorder):
         with self.datastore.ours(commit=False) as c:
             return _version_at(c, stream, position)
 
-    # Reading
+    # Reading. A page, its bounds and the head of the log are of one transaction: one moment.
 
     def read_all(self, after: int, bounds: Bounds) -> StoredPage:
         """Read records by position."""
         upto = _LAST if bounds.upto is None else bounds.upto
-        return self._read([(schema.READ_ALL, (after, upto))], bounds)
+        with self.datastore.ours(commit=False) as c:
+            return _page(c, [(schema.READ_ALL, (after, upto))], bounds)
 
     def read_scope(self, scope: str, after: int, bounds: Bounds) -> StoredPage:
         """Read a scope's records by position."""
         upto = _LAST if bounds.upto is None else bounds.upto
-        begin, end = self.version_at(scope, after), self.version_at(scope, upto)
-        return self._read(
-            [
+        with self.datastore.ours(commit=False) as c:
+            begin = _version_at(c, scope, after)
+            end = _LAST if bounds.upto is None else _version_at(c, scope, upto)
+            sources = [
                 (schema.READ_SCOPE, (scope, after, upto)),
                 (schema.READ_OWN_SCOPE, (scope, begin, end)),
-            ],
-            bounds,
-        )
+            ]
+            return _page(c, sources, bounds)
 
     def read_stream(self, stream: str, after_version: int, bounds: Bounds) -> StoredPage:
         """Read a stream's records by version."""
-        upto = _LAST if bounds.upto is None else self.version_at(stream, bounds.upto)
-        return self._read([(schema.READ_STREAM, (stream, after_version, upto))], bounds)
+        with self.datastore.ours(commit=False) as c:
+            upto = _LAST if bounds.upto is None else _version_at(c, stream, bounds.upto)
+            return _page(c, [(schema.READ_STREAM, (stream, after_version, upto))], bounds)
 
     def read_by_stream(self, after: tuple[str, int], limit: int) -> list[Record]:
         """Read all records in order of stream and version."""
@@ -289,26 +291,6 @@ class SqliteStore(SQLiteApplicationRecorder):
         return [problem for problem in found if problem != "ok"] + [
             f"event id {event_id.hex()} occurs {times} times" for event_id, times in repeated
         ]
-
-    def _read(self, sources: list[tuple[str, tuple[Any, ...]]], bounds: Bounds) -> StoredPage:
-        """Read a page and the head of the log in one transaction; merge sources by position."""
-        records: list[Record] = []
-        size = 0
-        with self.datastore.ours(commit=False) as c:
-            head = _mark(c.execute(schema.HEAD).fetchone()) or START
-            make = partial(tuple.__new__, Record)  # Record._make without its check
-            found = [
-                c.connection.execute(statement, (*key, bounds.records + 1))
-                for statement, key in sources
-            ]
-            for rows in found:
-                rows.row_factory = None
-            for row in found[0] if len(found) == 1 else heapq.merge(*found):
-                if len(records) == bounds.records or size >= bounds.bytes:
-                    return StoredPage(records, more=True, head=head)
-                records.append(make(row))
-                size += len(row[4]) + len(row[11])
-        return StoredPage(records, more=False, head=head)
 
     # The library's recorder interface
 
@@ -375,6 +357,27 @@ def _pages_touched(records: Sequence[Record]) -> int:
 
 def _mark(row: tuple[int, bytes] | None) -> Mark | None:
     return None if row is None else Mark(*row)
+
+
+def _page(
+    c: sqlite3.Cursor, sources: list[tuple[str, tuple[Any, ...]]], bounds: Bounds
+) -> StoredPage:
+    """Read a page and the head of the log in the cursor's transaction; merge by position."""
+    records: list[Record] = []
+    size = 0
+    head = _mark(c.execute(schema.HEAD).fetchone()) or START
+    make = partial(tuple.__new__, Record)  # Record._make without its check
+    found = [
+        c.connection.execute(statement, (*key, bounds.records + 1)) for statement, key in sources
+    ]
+    for rows in found:
+        rows.row_factory = None
+    for row in found[0] if len(found) == 1 else heapq.merge(*found):
+        if len(records) == bounds.records or size >= bounds.bytes:
+            return StoredPage(records, more=True, head=head)
+        records.append(make(row))
+        size += len(row[4]) + len(row[11])
+    return StoredPage(records, more=False, head=head)
 
 
 def _version_at(c: sqlite3.Cursor, stream: str, position: int) -> int:

@@ -26,11 +26,6 @@ _HOLDER_REMEDY: Final = (
     " another log,"
     " pass --data-dir."
 )
-_DAMAGE_REMEDY: Final = (
-    "Do not write to it any more. Keep the file, and restore a backup into another directory:\n"
-    "  perdure log restore BACKUP --data-dir DIR\n"
-    "`perdure log verify` tells more."
-)
 _PLACE_REMEDY: Final = "Name a directory that you can write to, with --data-dir."
 _SYSTEM_REMEDIES: Final = {
     errno.ENOSPC: "Make room on that disk, or name a directory on another one with --data-dir.",
@@ -85,9 +80,9 @@ def _told(error: BaseException, *, json: bool) -> Refusal | None:
 
 
 def _told_from_below(error: BaseException) -> Refusal | None:
-    from perdure.eventlog.errors import EventLogError, LogLocked, StoreDamaged
+    from perdure.eventlog.errors import EventLogError, LogLocked, StoreDamaged, UnreadableRecord
     from perdure.runtime.kernel.data_directory import NotADataDirectory
-    from perdure.runtime.kernel.errors import OperationError
+    from perdure.runtime.kernel.errors import OperationError, translated
     from perdure.runtime.kernel.settings import SettingsError
     from perdure.runtime.secrets.sealed_files import SecretsUnusable
 
@@ -105,10 +100,10 @@ def _told_from_below(error: BaseException) -> Refusal | None:
                 f"{damage}.",
                 code="LOG_DAMAGED",
                 exit_code=ExitCode.FAILED,
-                remedy=_DAMAGE_REMEDY,
+                remedy=ERRORS["LOG_DAMAGED"].command,
             )
-        case OperationError():
-            return refused(error)
+        case OperationError() | UnreadableRecord():
+            return refused(translated(error))
         case LogLocked(pid=pid):
             holder = f"process {pid}" if pid is not None else "another process"
             return Refusal(

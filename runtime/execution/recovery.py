@@ -18,7 +18,7 @@ from perdure.actors.run.core import RUN
 from perdure.actors.run.events import RUN_EVENTS
 from perdure.actors.run.history import History
 from perdure.actors.run.stream import stream_of
-from perdure.eventlog.errors import CodecError
+from perdure.eventlog.errors import UnreadableRecord
 from perdure.runtime.secrets.run_logging import about_run
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ async def recover(host: Host, open_runs: OpenRuns) -> int:
         for run_id in run_ids:
             try:
                 taken += await _take_up(host, run_id)
-            except Crashed:  # logged by the registry, with its cause
+            except (Crashed, UnreadableRecord):  # logged by the registry, with its cause
                 with about_run(run_id):
                     _log.error("run %s cannot be taken up; it is left as it is", run_id)
         position = page[-1].position
@@ -82,7 +82,7 @@ async def _read_short_ones(host: Host, run_ids: Sequence[str]) -> None:
     for run_id, page in zip(run_ids, pages, strict=True):
         if page.more or not page.records:
             continue
-        with suppress(CodecError):
+        with suppress(UnreadableRecord):
             events = [RUN_EVENTS.decode(record) for record in page.records]
             host.runs.plant(stream_of(run_id), fold_events(RUN, events, page.records[-1]))
             history = History()

@@ -23,6 +23,8 @@ from perdure.eventlog.errors import (
     RecordTooLarge,
     StoreDamaged,
     Unavailable,
+    UnknownEvent,
+    UnreadableRecord,
 )
 
 if TYPE_CHECKING:
@@ -120,6 +122,18 @@ KERNEL_ERRORS: Final[Mapping[str, ErrorKind]] = {
         retriable=False,
         meaning="the disk has changed the log",
         remedy="`perdure log verify` tells more; restore a backup into another directory",
+        command=(
+            "Do not write to it any more. Keep the file, and restore a backup into another"
+            " directory:\n  perdure log restore BACKUP --data-dir DIR\n"
+            "`perdure log verify` tells more."
+        ),
+    ),
+    "LOG_UNSUPPORTED": ErrorKind(
+        500,
+        retriable=False,
+        meaning="the log holds an event that this release does not know",
+        remedy="upgrade this server",
+        command="Upgrade Perdure to the release that has written to this log.",
     ),
     "INTERNAL": ErrorKind(
         500,
@@ -187,6 +201,13 @@ _TRANSLATIONS: Final = [
     Translation(RecordTooLarge, "PAYLOAD_TOO_LARGE", ("size", "limit")),
     Translation(Invalid, "VALIDATION_ERROR"),
     Translation(InvalidCursor, "INVALID_CURSOR", ("reason",)),
+    Translation(
+        UnknownEvent,
+        "LOG_UNSUPPORTED",
+        ("name", "schema"),
+        "the log holds an event of a newer release of Perdure",
+    ),
+    Translation(UnreadableRecord, "LOG_DAMAGED"),
     Translation(CodecError, "VALIDATION_ERROR"),
     Translation(DiskFull, "OVERLOADED", (), "the disk is full; make room there, then try again"),
     Translation(Unavailable, "OVERLOADED"),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from perdure.eventlog.errors import CodecError
+from perdure.eventlog.errors import UnreadableRecord
 from perdure.eventlog.filter import Filter
 from perdure.eventlog.record import Record
 from perdure.runtime.kernel.projection import ProjectionFile
@@ -42,7 +42,7 @@ class Listing:
         for record in records:
             try:
                 self.fold(database, record)
-            except CodecError:
+            except UnreadableRecord:
                 _log.exception(
                     "record %d cannot be read and is missing from %s", record.position, self.name
                 )

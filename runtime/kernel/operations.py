@@ -36,6 +36,7 @@ COMMON_ERRORS: Final = (
     "OVERLOADED",
     "UNAVAILABLE",
     "LOG_DAMAGED",
+    "LOG_UNSUPPORTED",
     "INTERNAL",
 )
 _MARK: Final = "__perdure_operation__"

@@ -16,7 +16,7 @@ from perdure.actors.run.core import RUN, Run
 from perdure.actors.run.events import RUN_EVENTS, ExportAppended, LogBatch, QuestionAsked
 from perdure.actors.run.stream import stream_of
 from perdure.actors.run.views import ExportItem, export_item
-from perdure.eventlog.errors import CodecError
+from perdure.eventlog.errors import UnreadableRecord
 from perdure.runtime.kernel.errors import OperationError
 
 if TYPE_CHECKING:
@@ -119,15 +119,12 @@ class RunReader:
         for run_id in run_ids:
             try:
                 found.append(await self.at(principal, run_id, at))
-            except Crashed:
+            except (Crashed, UnreadableRecord):
                 _log.exception("run %s is left out of a list", run_id)
         return found
 
     async def _folded(self, stream: str, at: Mark | None = None) -> Folded[Run] | None:
-        try:
-            return await fold_stream(self._log, RUN, stream, at=at)
-        except CodecError as error:
-            raise Crashed(f"{stream} cannot be read: {error}") from error
+        return await fold_stream(self._log, RUN, stream, at=at)
 
     async def require(self, principal: Principal, run_id: str) -> RunCreated:
         """Raise RUN_NOT_FOUND unless there is such a run; say how it was created."""

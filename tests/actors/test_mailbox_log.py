@@ -24,7 +24,7 @@ from perdure.eventlog import (
     WrongExpectedVersion,
 )
 from perdure.eventlog.append import Receipt
-from perdure.eventlog.errors import CodecError, ScopeMoved
+from perdure.eventlog.errors import CodecError, ScopeMoved, UnknownEvent
 from perdure.eventlog.reading import Page
 from perdure.eventlog.record import Mark
 from perdure.eventlog.testing import example_event
@@ -233,6 +233,23 @@ async def test_a_crash_is_told_to_who_asks_and_to_who_supervises(
             "counter/1 CodecError('unreadable')",
             "counter/1 ValueError('odd')",
         ]
+
+
+async def test_what_is_stored_and_cannot_be_read_is_told_as_that(
+    autojump_clock: MockClock,
+) -> None:
+    """Whoever asks hears what every reader of the stream hears; whoever supervises, of a crash."""
+    async with scene() as s:
+        crashes: list[object] = []
+        actor = s.make(on_crash=lambda _stream, error: crashes.append(error))
+        await actor.look()
+        trouble = UnknownEvent("counter.exploded", 2)
+        s.log.troubles = [trouble]
+        with pytest.raises(UnknownEvent):
+            await actor.ask(Count(1))
+        assert crashes == [trouble]
+        assert actor.folded is None
+        assert (await actor.ask(Count(1))).state == 2
 
 
 async def test_values_that_cannot_be_stored_are_the_callers_fault(

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,23 +9,17 @@ from trio.testing import MockClock
 from perdure.eventlog import (
     START,
     Append,
-    EventLog,
     InvalidCursor,
     Mark,
-    MemorySnapshots,
     MemoryStore,
     RealEnv,
-    Record,
-    Snapshot,
-    SnapshotFile,
     SqliteStore,
     StreamWrite,
     open_log,
 )
 from perdure.eventlog.cursor import format_cursor
-from perdure.eventlog.snapshots import KEPT_PER_STREAM, Snapshots
 from perdure.eventlog.store import Bounds
-from perdure.eventlog.testing import EXAMPLE_TIME, example_event, example_log, example_record
+from perdure.eventlog.testing import EXAMPLE_TIME, example_event, example_log
 from tests.eventlog.conftest import SteadyEnv
 
 
@@ -130,162 +122,6 @@ async def test_a_page_has_at_least_one_record(
         with pytest.raises(ValueError, match="a page of 0 records"):
             await log.read_all(limit=0)
         assert len((await log.read_all(limit=1 << 40)).records) == 40
-
-
-# Snapshots
-
-
-@pytest.fixture(params=["memory", "file"])
-def make_snapshots(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Snapshots]:
-    """Both kinds of snapshot cache."""
-    if request.param == "memory":
-        return MemorySnapshots
-
-    def make() -> Snapshots:
-        cache = SnapshotFile(tmp_path / "snapshots.db")
-        request.addfinalizer(cache.close)
-        return cache
-
-    return make
-
-
-async def snapshot_of(
-    log: EventLog, stream: str, fold: str, at: Mark | None = None
-) -> tuple[bytes, int] | None:
-    """The state that a stream would be folded from, and the version it is of."""
-    state, page = await log.read_from_snapshot(stream, fold, at=at)
-    return None if state is None else (state, page.records[0].version)
-
-
-async def save(log: EventLog, record: Record, fold: str, state: bytes) -> None:
-    """Keep a state up to a record."""
-    await log.save_snapshot(record.stream, record.version, record.event_id, fold=fold, state=state)
-
-
-async def test_a_snapshot_is_found_for_its_stream_and_fold(
-    autojump_clock: MockClock,
-    env: SteadyEnv,
-    filled: MemoryStore,
-    make_snapshots: Callable[[], Snapshots],
-) -> None:
-    """The newest one at or before the place asked for; another fold finds nothing."""
-    records = filled.read_stream("run/1", 0, Bounds()).records
-    async with open_log(env, filled, snapshots=make_snapshots()) as log:
-        assert await snapshot_of(log, "run/1", "fold-1") is None
-        for version in (2, 5):
-            await save(log, records[version - 1], "fold-1", b"state %d" % version)
-        assert await snapshot_of(log, "run/1", "fold-1") == (b"state 5", 5)
-        assert await snapshot_of(log, "run/1", "fold-1", records[3].mark) == (b"state 2", 2)
-        assert await snapshot_of(log, "run/1", "fold-1", records[0].mark) is None
-        assert await snapshot_of(log, "run/1", "fold-2") is None
-        assert await snapshot_of(log, "run/2", "fold-1") is None
-
-
-async def test_a_snapshot_of_another_history_is_ignored(
-    autojump_clock: MockClock,
-    env: SteadyEnv,
-    filled: MemoryStore,
-    make_snapshots: Callable[[], Snapshots],
-) -> None:
-    """Neither a restored log nor one with other events is folded from it."""
-    snapshots = make_snapshots()
-    record = filled.read_stream("run/1", 0, Bounds()).records[4]
-    async with open_log(env, filled, snapshots=snapshots) as log:
-        await save(log, record, "fold-1", b"state")
-    restored = MemoryStore("f" * 16)
-    restored.commit(filled.read_all(0, Bounds()).records)
-    other = MemoryStore(filled.generation)
-    other.commit(example_log(streams=4, length=10))
-    shorter = MemoryStore(filled.generation)
-    shorter.commit([example_record(1, "run/1", scope="session/0")])
-    for store in (restored, other, shorter):
-        async with open_log(env, store, snapshots=snapshots) as log:
-            assert await snapshot_of(log, "run/1", "fold-1") is None
-
-
-async def test_only_a_few_snapshots_are_kept(make_snapshots: Callable[[], Snapshots]) -> None:
-    """Old snapshots and those of older folds make room for new ones."""
-    store = MemoryStore()
-    store.commit([example_record(n, version=n) for n in range(1, 11)])
-    env = SteadyEnv()
-    env.delay = 0
-    snapshots = make_snapshots()
-    async with open_log(env, store, snapshots=snapshots) as log:
-        for record in store.read_all(0, Bounds()).records:
-            await save(log, record, "fold-1", b"")
-    kept = [
-        n
-        for n in range(1, 11)
-        if (s := snapshots.newest("run/1", "fold-1", store.generation, n)) and s.version == n
-    ]
-    assert kept == list(range(11 - KEPT_PER_STREAM, 11))
-
-
-async def test_a_restored_log_makes_snapshots_of_its_own(
-    autojump_clock: MockClock,
-    env: SteadyEnv,
-    filled: MemoryStore,
-    make_snapshots: Callable[[], Snapshots],
-) -> None:
-    """Snapshots of the log before do not stand in the way of new ones."""
-    snapshots = make_snapshots()
-    records = filled.read_stream("run/1", 0, Bounds()).records
-    async with open_log(env, filled, snapshots=snapshots) as log:
-        for record in records:
-            await save(log, record, "fold-1", b"old")
-    restored = MemoryStore("f" * 16)
-    restored.commit(filled.read_all(0, Bounds()).records)
-    async with open_log(env, restored, snapshots=snapshots) as log:
-        await save(log, records[1], "fold-1", b"new")
-        assert await snapshot_of(log, "run/1", "fold-1") == (b"new", 2)
-
-
-async def test_two_folds_of_one_stream_do_not_evict_each_other(
-    autojump_clock: MockClock,
-    env: SteadyEnv,
-    filled: MemoryStore,
-    make_snapshots: Callable[[], Snapshots],
-) -> None:
-    """Each projection has its own snapshots."""
-    records = filled.read_stream("run/1", 0, Bounds()).records
-    async with open_log(env, filled, snapshots=make_snapshots()) as log:
-        await save(log, records[1], "fold-a", b"a")
-        await save(log, records[2], "fold-b", b"b")
-        assert (await snapshot_of(log, "run/1", "fold-a")) is not None
-        assert (await snapshot_of(log, "run/1", "fold-b")) is not None
-
-
-def test_snapshots_are_saved_from_several_threads(make_snapshots: Callable[[], Snapshots]) -> None:
-    """The log's reading threads use the cache at the same time."""
-    snapshots = make_snapshots()
-
-    def work(number: int) -> None:
-        for version in range(200):
-            snapshots.save(
-                Snapshot(
-                    stream=f"run/{version % 7}",
-                    version=version,
-                    fold="f",
-                    generation="0",
-                    check=b"",
-                    state=b"",
-                )
-            )
-            snapshots.newest(f"run/{number}", "f", "0", None)
-
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(work, range(4)))
-    assert snapshots.newest("run/1", "f", "0", None) is not None
-
-
-def test_a_damaged_snapshot_file_is_started_anew(tmp_path: Path) -> None:
-    """A cache never stops a start."""
-    path = tmp_path / "snapshots.db"
-    path.write_bytes(b"rubbish" * 1000)
-    cache = SnapshotFile(path)
-    assert cache.newest("run/1", "fold-1", "0", None) is None
-    cache.close()
-    assert cache.newest("run/1", "fold-1", "0", None) is None  # closed: as good as empty
 
 
 # The whole, on a real disk with real threads

@@ -85,7 +85,7 @@ def test_the_limits_are_those_of_the_code() -> None:
         "silence of a follower": (int(FollowLimits().heartbeat),),
         "streams and scopes whose": (ledger.CAPACITY,),
         "write-ahead log before": (store.WAL_LIMIT,),
-        "snapshots kept": (snapshots.KEPT_PER_STREAM,),
+        "snapshots kept": (snapshots.KEPT,),
     }
     documented = rows("Limits")
     assert len(documented) == len(numbers)

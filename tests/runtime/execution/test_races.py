@@ -8,13 +8,19 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from perdure.actors.errors import Crashed
 from perdure.actors.mailbox import MAX_MAIL
 from perdure.actors.run.commands import Answer, Recover, RequestCancel
 from perdure.actors.run.events import Activated, ExportAppended, RunEnded, StepRecorded
 from perdure.actors.run.status import Status
 from perdure.actors.run.stream import stream_of
-from perdure.eventlog import DiskFull, LogClosed, MemoryStore, OutcomeUnknown, StoreFailed
+from perdure.eventlog import (
+    DiskFull,
+    LogClosed,
+    MemoryStore,
+    OutcomeUnknown,
+    StoreFailed,
+    UnknownEvent,
+)
 from tests.actors.test_mailbox import Moody
 from tests.runtime.world import CALLS, World, world
 
@@ -246,7 +252,7 @@ async def test_a_run_that_cannot_be_read_is_nobody_elses_trouble(
     with caplog.at_level(logging.CRITICAL):
         async with world(store) as w:
             assert (await w.end(ids[1])).status is Status.SUCCEEDED
-            with trio.fail_after(1), pytest.raises(Crashed):
+            with trio.fail_after(1), pytest.raises(UnknownEvent):
                 await w.state(ids[0])
 
 

@@ -320,7 +320,7 @@ async def test_a_child_that_cannot_be_read_hurts_nobody(
         await s.cancel(LOCAL, CancelRun(run_id=parent))
         assert (await s.finished(parent))["status"] == "canceled"
         assert (await s.finished((await s.start("greet"))["run_id"]))["status"] == "succeeded"
-        await refused("INTERNAL", lambda: s.read(child))
+        await refused("LOG_DAMAGED", lambda: s.read(child))
         listed = (await s.list(LOCAL, ListRuns()))["runs"]
         assert parent in {run["run_id"] for run in listed}
         assert child not in {run["run_id"] for run in listed}

@@ -11,7 +11,7 @@ import trio.lowlevel
 
 from perdure.eventlog import RealEnv, SqliteStore
 from perdure.eventlog.cursor import check_of
-from perdure.eventlog.snapshots import Snapshot, SnapshotFile
+from perdure.eventlog.snapshots import Snapshot, SnapshotFile, SnapshotKey
 from perdure.eventlog.store import Bounds
 from perdure.runtime.features import FEATURES
 from perdure.runtime.kernel.data_directory import DataDir
@@ -120,10 +120,8 @@ async def test_snapshots_help_and_never_hurt(tmp_path: Path) -> None:
     kept = SnapshotFile(data.snapshots)
     kept.save(
         Snapshot(
-            stream=stream,
-            version=1,
-            fold="run-1",
-            generation=generation,
+            key=SnapshotKey("stream", stream, "run-1", generation),
+            number=1,
             check=check_of(check.event_id),
             state=b"nonsense",
         )

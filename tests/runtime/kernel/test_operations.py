@@ -211,6 +211,8 @@ async def test_what_was_not_loaded_is_told_without_paths(autojump_clock: MockClo
         (log_errors.RecordTooLarge("x", 2, 1), "PAYLOAD_TOO_LARGE"),
         (log_errors.InvalidCursor("x"), "INVALID_CURSOR"),
         (log_errors.CodecError("x"), "VALIDATION_ERROR"),
+        (log_errors.UnknownEvent("x", 1), "LOG_UNSUPPORTED"),
+        (log_errors.UnreadableRecord("x"), "LOG_DAMAGED"),
         (log_errors.Overloaded(7), "OVERLOADED"),
         (log_errors.DiskFull("x"), "OVERLOADED"),
         (log_errors.WrongExpectedVersion("s", 1, 2), "CONFLICT"),

@@ -20,8 +20,9 @@ from tests.runtime.service import Service
 
 def pool_of(s: Service) -> Pool:
     """The processes of a node."""
-    assert isinstance(runs_of(s.node).host.processes, Pool)
-    return runs_of(s.node).host.processes
+    pool = runs_of(s.node).host.processes
+    assert isinstance(pool, Pool)
+    return pool
 
 
 def kept(s: Service) -> list[Worker]:
