@@ -82,7 +82,7 @@ def _told(error: BaseException, *, json: bool) -> Refusal | None:
 def _told_from_below(error: BaseException) -> Refusal | None:
     from perdure.eventlog.errors import EventLogError, LogLocked, StoreDamaged, UnreadableRecord
     from perdure.runtime.kernel.data_directory import NotADataDirectory
-    from perdure.runtime.kernel.errors import OperationError, translated
+    from perdure.runtime.kernel.errors import ERRORS, OperationError, translated
     from perdure.runtime.kernel.settings import SettingsError
     from perdure.runtime.secrets.sealed_files import SecretsUnusable
 

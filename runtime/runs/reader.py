@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+import perdure.runtime.runs.errors  # noqa: F401 - declares the codes that are raised here
 from perdure.actors.errors import Crashed, NoSuchActor
 from perdure.actors.folding import Streams, fold_stream
 from perdure.actors.run.core import RUN, Run

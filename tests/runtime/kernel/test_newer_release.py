@@ -25,6 +25,7 @@ from perdure.runtime.http.app import create_app
 from perdure.runtime.http.event_routes import event_routes
 from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.kernel.settings import Settings
+from perdure.runtime.runs.part import RunsPart
 from perdure.runtime.runs.requests import ListRuns
 from tests.runtime.cli.terminal import Shell
 from tests.runtime.http.client import Client, error_of
@@ -167,8 +168,8 @@ def test_a_command_fails_and_says_to_upgrade(shell: Shell, command: str) -> None
         async with node(shell.data) as opened:
             asked = {"plugin_id": "test", "entry_id": "nap", "args": {"seconds": 50}}
             run = (await opened.operations.call(LOCAL, "runs.create", asked))["run"]
-            await opened.host.at_rest(opened.host.env.now())
-            await write(opened.host.log, run["run_id"])
+            await opened.part(RunsPart).host.at_rest(opened.env.now())
+            await write(opened.part(RunsPart).host.log, run["run_id"])
             return str(run["run_id"])
 
     run_id = trio.run(begin)
@@ -185,7 +186,7 @@ def test_verification_says_to_upgrade_too(shell: Shell) -> None:
 
     async def begin() -> None:
         async with node(shell.data) as opened:
-            await write(opened.host.log, "future", RunCreated.event_name, 99)
+            await write(opened.part(RunsPart).host.log, "future", RunCreated.event_name, 99)
 
     trio.run(begin)
     told = shell.call("log", "verify", "--json")
