@@ -160,7 +160,7 @@ def _request(channel: Channel, where: EventRoute) -> type[Request]:
     stated = [(name, filters[name].type, None) for name in filters if not named]
     required = [(name, _without_none(filters[name].type)) for name in named]
     made: type[Any] = msgspec.defstruct(
-        "FollowEvents",
+        "".join(["Follow", *(word.title() for word in where.name.split("."))]),
         [*required, ("after", After | None, None), *stated],
         bases=(Request,),
         kw_only=True,
