@@ -19,4 +19,6 @@ class Folded(Generic[State]):
     mark: Mark  # the newest record folded
     commit_time: int  # of that record
     scope: str
-    snapshot: int = 0  # the version of its newest snapshot
+    snapshot: int = 0  # the version, or of a scope the position, of its newest snapshot
+    weight: int = 0  # of a scope: the bytes of the records folded since then
+    snapshot_weight: int = 0  # of a scope: the bytes that the state had then

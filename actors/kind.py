@@ -21,6 +21,7 @@ class Kind(Generic[State, Command, Event]):
     name: str  # its streams are called <name>/<id>
     decider: Decider[State, Command, Event]
     view: Callable[[Folded[State]], Mapping[str, Any]]  # what people and programs see of it
+    tenant: Callable[[State], str]  # whose it is
     not_found: str  # the code of the error for an id that stands for nothing
 
     def stream(self, actor_id: str) -> str:

@@ -25,7 +25,7 @@ from perdure.actors.ask import Ask
 from perdure.actors.errors import Crashed, Crowded, NoSuchActor, Refusal
 from perdure.actors.folded import Folded
 from perdure.actors.folding import Streams, fold_rest, fold_stream
-from perdure.eventlog.append import Append, StreamWrite
+from perdure.eventlog.append import Append, StreamWrite, Unmoved
 from perdure.eventlog.errors import (
     CodecError,
     Conflict,
@@ -130,8 +130,8 @@ class Actor(Generic[State, Command, Event]):
     async def look(self) -> Folded[State]:
         """Give the state as it is on disk, after everything that was asked before."""
         folded = self.folded
-        if folded is not None and not self._busy:  # nothing was asked that is not done
-            self._aged = False
+        if folded is not None and not self._busy and self._knows_all:
+            self._aged = False  # nothing was asked that is not done
             await trio.lowlevel.checkpoint_if_cancelled()
             return folded
         return await self._do(Ask(None, None, (), new_work=False))
@@ -210,7 +210,7 @@ class Actor(Generic[State, Command, Event]):
     async def _work(self, asks: list[Ask[State, Command]]) -> None:
         """Do what is asked and answer everybody, whatever happens."""
         try:
-            if self.folded is None:
+            if self.folded is None or not self._knows_all:
                 self.folded = await self._fold()
             await self._handle(asks)
         except CodecError as error:
@@ -242,7 +242,7 @@ class Actor(Generic[State, Command, Event]):
     # Deciding and writing
 
     async def _handle(self, asks: list[Ask[State, Command]]) -> None:
-        for last_try in (False,) * (TRIES - 1) + (True,):
+        for last_try in (False,) * (self._tries - 1) + (True,):
             try:
                 await self._decide_and_append(asks)
             except Conflict as conflict:
@@ -270,7 +270,7 @@ class Actor(Generic[State, Command, Event]):
         if asks[0].also and not self._is_mine(conflict):
             asks[0].settle(conflict)
             asks.clear()
-        self.folded = await fold_rest(self._log, self._decider, self.stream, self.folded)
+        await self._fold_more()
 
     def _is_mine(self, conflict: Conflict) -> bool:
         return getattr(conflict, "stream", None) == self.stream
@@ -300,7 +300,8 @@ class Actor(Generic[State, Command, Event]):
             writes.append(StreamWrite(self.stream, folded.version, events, folded.scope, seal))
         if writes:
             new_work = asks[0].new_work  # as in all of them
-            receipt = await self._log.append(Append(writes), new_work=new_work)
+            append = Append(writes, self._conditions(folded))
+            receipt = await self._log.append(append, new_work=new_work)
             self.folded = folded = self._after(folded, state, receipt.records)
         else:
             await trio.lowlevel.cancel_shielded_checkpoint()
@@ -317,7 +318,7 @@ class Actor(Generic[State, Command, Event]):
         if ask.command is None:
             return state
         for event in self._decider.decide(state, ask.command):
-            after = self._decider.evolve(state, event)
+            after = self._evolve(state, event)
             mine.append(
                 self._decider.events.encode(
                     event,
@@ -347,21 +348,33 @@ class Actor(Generic[State, Command, Event]):
 
     # Folding
 
+    _tries = TRIES
+    _knows_all = True  # nobody else writes what this actor folds
+
     async def _fold(self) -> Folded[State]:
+        """Fold what the log holds."""
         folded = await fold_stream(self._log, self._decider, self.stream)
         if folded is None:
             raise NoSuchActor(self.stream)
         return folded
+
+    async def _fold_more(self) -> None:
+        """Fold what others wrote."""
+        self.folded = await fold_rest(self._log, self._decider, self.stream, self.folded)
+
+    def _evolve(self, state: State, event: Event) -> State:
+        return self._decider.evolve(state, event)
+
+    def _conditions(self, folded: Folded[State]) -> Sequence[Unmoved]:  # noqa: ARG002
+        """Say what must hold for a decision on what is known."""
+        return ()
 
     def _snapshot_is_due(self) -> bool:
         folded = self.folded
         return folded is not None and folded.version >= folded.snapshot + SNAPSHOT_EVERY
 
     async def _keep_a_snapshot(self) -> None:
-        """Keep the state, so that nobody has to fold all of a long stream again.
-
-        A state that cannot be kept is passed over: it is a cache.
-        """
+        """Keep the state; one that cannot be kept is passed over: it is a cache."""
         folded = self.folded
         assert folded is not None  # noqa: S101 - a snapshot was due
         self.folded = replace(folded, snapshot=folded.version)

@@ -13,5 +13,6 @@ RUN_KIND: Final[Kind[Run, RunCommand, RunEvent]] = Kind(
     name=RUN_STREAMS,
     decider=RUN,
     view=lambda folded: record(folded.state, folded.commit_time),
+    tenant=lambda run: run.created.tenant,
     not_found="RUN_NOT_FOUND",
 )

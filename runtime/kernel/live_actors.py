@@ -14,6 +14,7 @@ import trio
 
 from perdure.actors.errors import NoSuchActor
 from perdure.actors.mailbox import Actor
+from perdure.actors.scope_actor import ScopeActor
 from perdure.eventlog.errors import LogClosed, Overloaded
 
 if TYPE_CHECKING:
@@ -138,7 +139,8 @@ class LiveActors(Generic[State, Command, Event]):
     def _make(
         self, stream: str, folded: Folded[State] | None = None
     ) -> Actor[State, Command, Event]:
-        actor = self._live[stream] = Actor(
+        make = ScopeActor if self._kind.decider.folds_scope else Actor
+        actor = self._live[stream] = make(
             self._kind.decider,
             stream,
             log=self._log,

@@ -85,6 +85,18 @@ class ReadableLog:
         """Read a stream from its newest usable snapshot on, as the log was at a place."""
         return self._reading.read_from_snapshot(stream, fold, at)
 
+    async def read_scope(
+        self, scope: str, *, after: int = 0, at: Mark | None = None, limit: int = PAGE_RECORDS
+    ) -> Page:
+        """Read a scope's records after a position, as the log was at a place."""
+        return self._reading.read_scope(scope, after, at, limit)
+
+    async def read_scope_from_snapshot(
+        self, scope: str, fold: str, *, at: Mark | None = None
+    ) -> tuple[bytes | None, Page]:
+        """Read a scope from its newest usable snapshot on, as the log was at a place."""
+        return self._reading.read_scope_from_snapshot(scope, fold, at)
+
     async def in_thread(
         self,
         fn: Callable[[Unpack[Arguments]], Result],

@@ -109,7 +109,7 @@ class Bulk:
         where = _filter(principal, request, OPEN, usual, newest=False)
 
         async def cancel(run_id: str) -> str | None:
-            created = await self._reader.require(principal, run_id)
+            created = (await self._reader.require(principal, run_id)).created
             folded = await ask_to_end(
                 self._host, principal, created, reason=request.reason, force=request.force
             )

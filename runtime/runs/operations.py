@@ -96,7 +96,7 @@ class Runs(RunQueries):
     @operation("runs.cancel", Permission.CANCEL, "RUN_NOT_FOUND")
     async def cancel(self, principal: Principal, request: CancelRun) -> RunAnswer:
         """Ask a run to end; one that has ended stays as it is."""
-        created = await self._reader.require(principal, request.run_id)
+        created = (await self._reader.require(principal, request.run_id)).created
         folded = await ask_to_end(
             self._host, principal, created, reason=request.reason, force=request.force
         )
@@ -113,7 +113,7 @@ class Runs(RunQueries):
     )
     async def answer(self, principal: Principal, request: AnswerRun) -> RunAnswer:
         """Answer a question of a run."""
-        created = await self._reader.require(principal, request.run_id)
+        created = (await self._reader.require(principal, request.run_id)).created
         redactor = await self._host.redactor_of(created)
         if redactor.finds(request.answer):
             raise OperationError("VALIDATION_ERROR", holds_a_secret("the answer"))

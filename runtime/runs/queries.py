@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from perdure.actors.folded import Folded
     from perdure.actors.run.core import Run
     from perdure.eventlog.record import Mark
+    from perdure.runtime.kernel.actor_reader import Readable
     from perdure.runtime.runs.index import Listed
-    from perdure.runtime.runs.reader import Readable, RunReader
+    from perdure.runtime.runs.reader import RunReader
 
 MOST_QUESTIONS: Final = 100  # in an answer
 PAGE_BYTES: Final = 1 << 20  # of items, after which a page ends: many may be asked for at once
@@ -57,7 +58,7 @@ class RunQueries:
     @operation("runs.get", Permission.READ, "RUN_NOT_FOUND", "INVALID_CURSOR")
     async def get(self, principal: Principal, request: GetRun) -> RunAnswer:
         """Read a run, now or as it was."""
-        return self._answer(*await self._read(principal, request.run_id, request.at))
+        return self._answer(*await self._reader.read(principal, request.run_id, request.at))
 
     @operation("runs.list", Permission.READ, "INVALID_CURSOR")
     async def list(self, principal: Principal, request: ListRuns) -> RunPage:
@@ -87,7 +88,7 @@ class RunQueries:
     @operation("runs.export", Permission.READ, "RUN_NOT_FOUND", "INVALID_CURSOR")
     async def export(self, principal: Principal, request: ExportRun) -> ExportPage:
         """Read export items in order, after an item or after a place in the log."""
-        folded, at = await self._read(principal, request.run_id, request.at)
+        folded, at = await self._reader.read(principal, request.run_id, request.at)
         after = await self._last_seen(principal, folded, request.after)
         last = min(after + request.limit, folded.state.exports)
         items = await self._reader.items(folded, range(after + 1, last + 1), most=PAGE_BYTES)
@@ -101,7 +102,7 @@ class RunQueries:
     @operation("runs.logs", Permission.READ, "RUN_NOT_FOUND", "INVALID_CURSOR")
     async def logs(self, principal: Principal, request: ReadLogs) -> LogPage:
         """Read the lines that a run has logged, in order; lines logged together stay together."""
-        folded, at = await self._read(principal, request.run_id, request.at)
+        folded, at = await self._reader.read(principal, request.run_id, request.at)
         after = None if request.after is None else await self._log.resolve(request.after)
         batches, more = await self._reader.log_batches(folded, after, request.limit)
         created = folded.state.created
@@ -115,7 +116,7 @@ class RunQueries:
     @operation("runs.questions", Permission.READ, "RUN_NOT_FOUND", "INVALID_CURSOR")
     async def questions(self, principal: Principal, request: ReadQuestions) -> QuestionPage:
         """Read the questions of a run that are open, now or as they were."""
-        folded, at = await self._read(principal, request.run_id, request.at)
+        folded, at = await self._reader.read(principal, request.run_id, request.at)
         asked = await self._reader.questions(folded, MOST_QUESTIONS, most=PAGE_BYTES)
         return {
             "questions": [question_view(each) for each in asked],
@@ -140,16 +141,6 @@ class RunQueries:
             return (await self._reader.at(principal, run.created.run_id, place)).state.exports
         except OperationError:  # it did not exist yet
             return 0
-
-    async def _read(
-        self, principal: Principal, run_id: str, at: str | int | None
-    ) -> tuple[Folded[Run], Mark]:
-        """Give a run, now or as it was, and the place at which this is true."""
-        if at is None:
-            folded = await self._reader.now(principal, run_id)
-            return folded, folded.mark
-        place = await self._reader.place(at)
-        return await self._reader.at(principal, run_id, place), place
 
     def _answer(self, folded: Folded[Run], at: Mark | None = None) -> RunAnswer:
         return {

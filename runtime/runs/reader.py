@@ -1,138 +1,31 @@
-"""Reading runs: as they are and as they were, by whoever may see them.
-
-A run of another tenant is one that does not exist. Where actors live they are asked; what does not
-live is folded. Nothing here needs an event loop: beside a server, or after it, the same code reads
-a log that answers at once.
-"""
+"""Reading runs, and what they have put out, asked and logged."""
 
 from __future__ import annotations
 
-import logging
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 import perdure.runtime.runs.errors  # noqa: F401 - declares the codes that are raised here
-from perdure.actors.errors import Crashed, NoSuchActor
-from perdure.actors.folding import Streams, fold_stream
-from perdure.actors.run.core import RUN, Run
+from perdure.actors.run.core import Run
 from perdure.actors.run.events import RUN_EVENTS, ExportAppended, LogBatch, QuestionAsked
+from perdure.actors.run.kind import RUN_KIND
 from perdure.actors.run.stream import stream_of
 from perdure.actors.run.views import ExportItem, export_item
-from perdure.eventlog.errors import UnreadableRecord
-from perdure.runtime.kernel.errors import OperationError
+from perdure.runtime.kernel.actor_reader import ActorReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable
-    from typing import TypeVarTuple, Unpack
+    from collections.abc import Container
 
     from perdure.actors.folded import Folded
-    from perdure.actors.run.events import RunCreated
     from perdure.eventlog.record import Mark
-    from perdure.eventlog.store import Store
-    from perdure.runtime.kernel.principal import Principal
-
-    Arguments = TypeVarTuple("Arguments")
-
-Result = TypeVar("Result")
-
-_log = logging.getLogger("perdure.runs")
+    from perdure.runtime.kernel.actor_reader import Living, Readable
 
 
-class Readable(Streams, Protocol):
-    """What reading needs of the log."""
-
-    @property
-    def store(self) -> Store:
-        """What it is stored in."""
-
-    def cursor(self, mark: Mark) -> str:
-        """Give the cursor for a place."""
-
-    async def head(self) -> Mark:
-        """Give the place of the newest record."""
-
-    async def resolve(self, cursor: str) -> Mark:
-        """Find the place that a cursor names."""
-
-    async def mark_before(self, instant: int) -> Mark:
-        """Find the last record committed at or before an instant."""
-
-    async def in_thread(
-        self,
-        fn: Callable[[Unpack[Arguments]], Result],
-        *args: *Arguments,
-    ) -> Result:
-        """Call a blocking function of the store."""
-
-
-class Living(Protocol):
-    """The actors of runs, some of which live."""
-
-    def peek(self, stream: str) -> Folded[Run] | None:
-        """Give what a live actor knows."""
-
-    async def look_briefly(self, stream: str) -> Folded[Run] | None:
-        """Give the state of an actor after what it is writing, unless that takes long."""
-
-
-class RunReader:
+class RunReader(ActorReader[Run]):
     """Reads the runs of one log."""
 
-    def __init__(self, log: Readable, living: Living | None = None) -> None:
-        """Ask the actors that live, if there are any, and fold what does not."""
-        self._log = log
-        self._living = living
-
-    async def place(self, at: str | int) -> Mark:
-        """Find the place that a cursor or an instant (UTC nanoseconds) names."""
-        if isinstance(at, int):
-            return await self._log.mark_before(at)
-        return await self._log.resolve(at)
-
-    async def now(self, principal: Principal, run_id: str) -> Folded[Run]:
-        """Give a run as it is."""
-        return _visible(principal, run_id, await self._known(stream_of(run_id)))
-
-    async def at(self, principal: Principal, run_id: str, at: Mark) -> Folded[Run]:
-        """Give a run as it was at a place in the log."""
-        stream = stream_of(run_id)
-        known = None
-        if self._living is not None and self._living.peek(stream) is not None:
-            known = await self._living.look_briefly(stream)  # with all it has written up to there
-        if known is None or known.mark.position > at.position:
-            known = await self._folded(stream, at)
-        return _visible(principal, run_id, known)
-
-    async def _known(self, stream: str) -> Folded[Run] | None:
-        """Give a run with all that was acknowledged; where nothing can be written, as it is."""
-        known = None
-        if self._living is not None:
-            try:
-                known = await self._living.look_briefly(stream)
-            except NoSuchActor:
-                return None
-        return known or await self._folded(stream)
-
-    async def all_at(
-        self, principal: Principal, run_ids: Iterable[str], at: Mark
-    ) -> list[Folded[Run]]:
-        """Give runs as they were at a place in the log; one that cannot be read is left out."""
-        found = []
-        for run_id in run_ids:
-            try:
-                found.append(await self.at(principal, run_id, at))
-            except (Crashed, UnreadableRecord):
-                _log.exception("run %s is left out of a list", run_id)
-        return found
-
-    async def _folded(self, stream: str, at: Mark | None = None) -> Folded[Run] | None:
-        return await fold_stream(self._log, RUN, stream, at=at)
-
-    async def require(self, principal: Principal, run_id: str) -> RunCreated:
-        """Raise RUN_NOT_FOUND unless there is such a run; say how it was created."""
-        known = None if self._living is None else self._living.peek(stream_of(run_id))
-        if known is None:
-            return (await self.now(principal, run_id)).state.created
-        return _visible(principal, run_id, known).state.created
+    def __init__(self, log: Readable, living: Living[Run] | None = None) -> None:
+        """Ask the runs that live, if there are any, and fold the others."""
+        super().__init__(RUN_KIND, log, living)
 
     async def items(
         self, folded: Folded[Run], wanted: Container[int], *, most: int | None = None
@@ -198,9 +91,3 @@ class RunReader:
                 if count >= lines:
                     return found, stored.mark if version < folded.version else None
         return found, None
-
-
-def _visible(principal: Principal, run_id: str, folded: Folded[Run] | None) -> Folded[Run]:
-    if folded is None or folded.state.created.tenant != principal.tenant:
-        raise OperationError("RUN_NOT_FOUND", "there is no such run", run_id=run_id)
-    return folded

@@ -27,6 +27,7 @@ KIND = Kind(
     name="counter",
     decider=COUNTER,
     view=lambda folded: {"count": folded.state},
+    tenant=lambda _: "local",
     not_found="COUNTER_NOT_FOUND",
 )
 
