@@ -1,15 +1,15 @@
 """A claim: an idempotency key and what it stands for.
 
 A claim is a stream without an actor. Its newest event decides. It is written in the same append as
-the run it names, so a key and its run appear together or not at all. A claim lasts for its window,
-and never ends before its run has.
+the object it names, so a key and its object appear together or not at all. A claim lasts for its
+window, and never ends before its object has.
 """
 
 from __future__ import annotations
 
 import hmac
 from hashlib import sha256
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 from urllib.parse import quote
 
 from msgspec import Struct
@@ -20,6 +20,13 @@ from perdure.eventlog.registry import EventRegistry
 CLAIM_EVENTS: Final = EventRegistry()
 SCHEME: Final = "sha256-cbor-1"  # how requests are hashed; stored, so that it can change
 KEYED_SCHEME: Final = "sha256-cbor-hmac-1"  # the same, with an HMAC in the place of each secret
+
+
+class Subject(NamedTuple):
+    """What a key stands for."""
+
+    kind: str
+    object_id: str
 
 
 @CLAIM_EVENTS.register
@@ -33,9 +40,36 @@ class ClaimMade(Struct, frozen=True, kw_only=True):
     window: int  # nanoseconds
     at: int
 
-    def is_over(self, now: int, *, run_has_ended: bool) -> bool:
-        """Whether the key is free again."""
-        return run_has_ended and now >= self.at + self.window
+    @property
+    def subject(self) -> Subject:
+        """What the key stands for."""
+        return Subject("run", self.run_id)
+
+
+@CLAIM_EVENTS.register
+class ObjectClaimed(Struct, frozen=True, kw_only=True):
+    """A key stands for an object of any kind, from now on, for a while or for good."""
+
+    event_name: ClassVar[str] = "claim.object-claimed"
+    kind: str
+    object_id: str
+    request_hash: str
+    scheme: str
+    window: int | None  # nanoseconds; None: for good
+    at: int
+
+    @property
+    def subject(self) -> Subject:
+        """What the key stands for."""
+        return Subject(self.kind, self.object_id)
+
+
+ClaimEvent = ClaimMade | ObjectClaimed
+
+
+def is_over(claim: ClaimEvent, now: int, *, has_ended: bool) -> bool:
+    """Tell whether a key is free again: its object has ended, and its window is over."""
+    return has_ended and claim.window is not None and now >= claim.at + claim.window
 
 
 def claim_stream(tenant: str, principal: str, operation: str, key: str) -> str:

@@ -7,42 +7,39 @@ at the version just read, one caller at a time, and a conflict reads again and d
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-import trio
 
-from perdure.actors.claim import CLAIM_EVENTS
+from perdure.actors.claim import CLAIM_EVENTS, Subject
 from perdure.actors.lineage import LINEAGE_EVENTS, AttemptTaken, lineage_stream
 from perdure.actors.run.events import RunCreated
 from perdure.actors.run.stream import stream_of
 from perdure.eventlog.append import Append, StreamWrite
-from perdure.eventlog.errors import Conflict
 from perdure.eventlog.record import Metadata
 from perdure.runtime.execution.creation_write import first_write
+from perdure.runtime.kernel.claims import CLAIM_WINDOW, Claims, Hidden
 from perdure.runtime.kernel.errors import OperationError
+from perdure.runtime.kernel.ownerless import OwnerlessStreams
 from perdure.runtime.plugins.entries import check_args
-from perdure.runtime.runs.claims import CLAIM_WINDOW, Claims
 from perdure.runtime.secrets.redaction import holds_a_secret
 from perdure.runtime.secrets.secret import is_sealed
 from perdure.runtime.secrets.secrets import secret_required
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
+    from perdure.actors.claim import ClaimEvent
     from perdure.actors.folded import Folded
     from perdure.actors.run.core import Run
     from perdure.eventlog.record import NewEvent, Record
     from perdure.eventlog.registry import EventRegistry
     from perdure.runtime.execution.host import Host
+    from perdure.runtime.kernel.claims import Claim
     from perdure.runtime.kernel.principal import Principal
     from perdure.runtime.plugins.plugin import Entry
-    from perdure.runtime.runs.claims import Claim
     from perdure.runtime.runs.requests import CreateRun
     from perdure.runtime.secrets.secrets import Accepted
-
-TRIES: Final = 5
 
 
 class Superseded(Exception):
@@ -57,8 +54,9 @@ class Creation:
         self._host = host
         self._log = host.log
         self._env = host.env
-        self._claims = Claims(host, window=claim_window)
-        self._queues: dict[str, trio.StrictFIFOLock] = {}  # actor-less streams being written
+        self._window = claim_window
+        self._claims = Claims(host.env, host.secrets.hash_key)
+        self._streams = OwnerlessStreams(host.log)
 
     async def create(self, principal: Principal, request: CreateRun) -> Folded[Run]:
         """Accept a run, or find the one that the idempotency key stands for."""
@@ -95,14 +93,14 @@ class Creation:
             "runs.create",
             request.idempotency_key or "",
             {"plugin_id": request.plugin_id, "entry_id": request.entry_id},
-            args=(request.args, created.args),
+            args=_hidden(request.args, created.args),
         )
 
         async def decide(newest: Sequence[Record | None]) -> RunCreated | Folded[Run]:
-            return await self._claims.holder(claim, newest[0]) or created
+            return await self._holder(claim, newest[0]) or created
 
         def events_for(created: RunCreated) -> list[NewEvent]:
-            return [self._event(CLAIM_EVENTS, self._claims.made(claim, created), principal)]
+            return [self._event(CLAIM_EVENTS, self._claim_of(claim, created), principal)]
 
         return await self._create_with([claim.stream], decide, events_for)
 
@@ -116,25 +114,32 @@ class Creation:
 
         ``decide`` sees the streams' newest records and gives the run to create, or one that exists.
         """
-        async with AsyncExitStack() as queues:
-            for stream in streams:  # claims before lineages, everywhere: nobody waits in a circle
-                await queues.enter_async_context(self._queued(stream))
-            for _ in range(TRIES):
-                newest = [await self._newest(stream) for stream in streams]
-                decided = await decide(newest)
-                if not isinstance(decided, RunCreated):
-                    return decided
-                writes = [
-                    StreamWrite(stream, record.version if record else 0, [event])
-                    for stream, record, event in zip(
-                        streams, newest, events_for(decided), strict=True
-                    )
-                ]
-                try:
-                    return await self._append(decided, *writes)
-                except Conflict:
-                    continue
-        raise OperationError("CONFLICT", "others were faster five times in a row; try again")
+
+        async def attempt(newest: Sequence[Record | None]) -> Folded[Run]:
+            decided = await decide(newest)
+            if not isinstance(decided, RunCreated):
+                return decided
+            writes = [
+                StreamWrite(stream, record.version if record else 0, [event])
+                for stream, record, event in zip(streams, newest, events_for(decided), strict=True)
+            ]
+            return await self._append(decided, *writes)
+
+        return await self._streams.write(streams, attempt)
+
+    async def _holder(self, claim: Claim, newest: Record | None) -> Folded[Run] | None:
+        """Give the run that a key stands for; None if it is free."""
+        runs = self._host.runs
+
+        async def has_ended(subject: Subject) -> bool:
+            return (await runs.look(stream_of(subject.object_id))).state.status.is_terminal
+
+        subject = await self._claims.holder(claim, newest, has_ended)
+        return None if subject is None else await runs.look(stream_of(subject.object_id))
+
+    def _claim_of(self, claim: Claim, created: RunCreated) -> ClaimEvent:
+        subject = Subject("run", created.run_id)
+        return self._claims.made(claim, subject, created.at, self._window)
 
     async def _append(self, created: RunCreated, *along: StreamWrite) -> Folded[Run]:
         """Bring a run into being, with what belongs to it, and have it executed."""
@@ -146,16 +151,6 @@ class Creation:
         append = Append([*along, first_write(self._env, created)])
         receipt = await self._log.append(append, new_work=True)
         return self._host.accept(created, receipt.records)
-
-    async def _newest(self, stream: str) -> Record | None:
-        """Read the last record of a stream."""
-        newest: Record | None = None
-        while True:
-            after = newest.version if newest is not None else 0
-            page = await self._log.read_stream(stream, after=after)
-            newest = page.records[-1] if page.records else newest
-            if not page.more:
-                return newest
 
     def _event(self, registry: EventRegistry, event: Any, principal: Principal) -> NewEvent:  # noqa: ANN401
         return registry.encode(
@@ -204,7 +199,7 @@ class Creation:
         if key is not None:
             asked = {"run_id": parent.created.run_id}
             claim = await self._claims.asked(
-                principal, "runs.retry", key, asked, secrets=(passed, accepted.args)
+                principal, "runs.retry", key, asked, secrets=_hidden(passed, accepted.args)
             )
         return await self._next(principal, parent, accepted, claim, key)
 
@@ -236,7 +231,7 @@ class Creation:
         async def decide(newest: Sequence[Record | None]) -> RunCreated | Folded[Run]:
             *claimed, taken = newest
             for asked, made in zip(claims, claimed, strict=True):
-                holder = await self._claims.holder(asked, made)
+                holder = await self._holder(asked, made)
                 if holder is not None:
                     return holder
             last = parent.created.attempt
@@ -251,7 +246,7 @@ class Creation:
             taken = AttemptTaken(run_id=created.run_id, attempt=created.attempt, at=created.at)
             return [
                 *(
-                    self._event(CLAIM_EVENTS, self._claims.made(asked, created), principal)
+                    self._event(CLAIM_EVENTS, self._claim_of(asked, created), principal)
                     for asked in claims
                 ),
                 self._event(LINEAGE_EVENTS, taken, principal),
@@ -313,17 +308,6 @@ class Creation:
             timeout=before.timeout,
         )
 
-    @asynccontextmanager
-    async def _queued(self, stream: str) -> AsyncIterator[None]:
-        """Write a stream without an actor one caller at a time, so that nobody loses a race."""
-        lock = self._queues.setdefault(stream, trio.StrictFIFOLock())
-        try:
-            async with lock:
-                yield
-        finally:
-            if not lock.locked() and not lock.statistics().tasks_waiting:
-                self._queues.pop(stream, None)
-
 
 def _check_names(request: CreateRun, accepted: Accepted) -> None:
     """Refuse a secret in what a run is known by: that is logged as it is."""
@@ -331,3 +315,13 @@ def _check_names(request: CreateRun, accepted: Accepted) -> None:
     for name in ("task_id", "trace_id", "idempotency_key"):
         if redactor.finds(getattr(request, name)):
             raise OperationError("VALIDATION_ERROR", holds_a_secret(name))
+
+
+def _hidden(values: dict[str, Any], kept: dict[str, Any]) -> Hidden:
+    """Give arguments as they were passed, and name those that were sealed."""
+    names = [
+        name
+        for name, value in kept.items()
+        if name in values and is_sealed(value) and not is_sealed(values[name])
+    ]
+    return Hidden(values, names)

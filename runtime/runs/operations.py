@@ -13,12 +13,12 @@ import trio
 from perdure.actors.run.commands import Answer
 from perdure.actors.run.stream import stream_of
 from perdure.runtime.execution.run_ends import LetGo
+from perdure.runtime.kernel.claims import CLAIM_WINDOW
 from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.operations import operation
 from perdure.runtime.kernel.principal import Permission, Principal
 from perdure.runtime.runs.answers import RunAnswer
 from perdure.runtime.runs.cancellation import ask_to_end
-from perdure.runtime.runs.claims import CLAIM_WINDOW
 from perdure.runtime.runs.creation import Creation
 from perdure.runtime.runs.queries import PAGE_BYTES, RunQueries
 from perdure.runtime.runs.reader import RunReader

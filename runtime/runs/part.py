@@ -17,12 +17,12 @@ from perdure.runtime.blobs.store import BlobStore
 from perdure.runtime.execution.host import Host
 from perdure.runtime.execution.limits import HostLimits
 from perdure.runtime.execution.recovery import drop_old_seals, recover, take_up
+from perdure.runtime.kernel.claims import CLAIM_WINDOW
 from perdure.runtime.kernel.feature import Part
 from perdure.runtime.kernel.figures import figure, figures_by
 from perdure.runtime.plugins.plugin import Plugin
 from perdure.runtime.process.pool import Pool
 from perdure.runtime.runs.bulk import RATE, Bulk
-from perdure.runtime.runs.claims import CLAIM_WINDOW
 from perdure.runtime.runs.direct_runs import DirectRuns
 from perdure.runtime.runs.index import RunIndex
 from perdure.runtime.runs.operations import Runs

@@ -8,7 +8,10 @@ from perdure.actors.claim import (
     KEYED_SCHEME,
     SCHEME,
     ClaimMade,
+    ObjectClaimed,
+    Subject,
     claim_stream,
+    is_over,
     keyed_hash,
     request_hash,
 )
@@ -18,7 +21,7 @@ CLAIM = ClaimMade(run_id="r1", request_hash="h", scheme=SCHEME, window=100, at=1
 
 
 @pytest.mark.parametrize(
-    ("now", "run_has_ended", "over"),
+    ("now", "has_ended", "over"),
     [
         (1099, True, False),
         (1100, True, True),
@@ -27,11 +30,32 @@ CLAIM = ClaimMade(run_id="r1", request_hash="h", scheme=SCHEME, window=100, at=1
         (9999, False, False),
     ],
 )
-def test_a_claim_lasts_for_its_window_and_as_long_as_its_run(
-    now: int, *, run_has_ended: bool, over: bool
+def test_a_claim_lasts_for_its_window_and_as_long_as_its_object(
+    now: int, *, has_ended: bool, over: bool
 ) -> None:
-    """A key is free again when both are over."""
-    assert CLAIM.is_over(now, run_has_ended=run_has_ended) == over
+    """A key is free again when both are over, whatever it stands for."""
+    named = ObjectClaimed(
+        kind="session", object_id="s1", request_hash="h", scheme=SCHEME, window=100, at=1000
+    )
+    assert is_over(CLAIM, now, has_ended=has_ended) == over
+    assert is_over(named, now, has_ended=has_ended) == over
+
+
+def test_a_claim_without_a_window_holds_for_good() -> None:
+    """A key may stand for an object for its whole life, and after it."""
+    named = ObjectClaimed(
+        kind="session", object_id="s1", request_hash="h", scheme=SCHEME, window=None, at=0
+    )
+    assert not is_over(named, 1 << 62, has_ended=True)
+
+
+def test_a_claim_says_what_it_stands_for() -> None:
+    """Also one that was stored when keys could only stand for runs."""
+    assert CLAIM.subject == Subject("run", "r1")
+    named = ObjectClaimed(
+        kind="session", object_id="s1", request_hash="h", scheme=SCHEME, window=1, at=0
+    )
+    assert named.subject == Subject("session", "s1")
 
 
 def test_a_claim_is_found_by_whose_it_is_for_what_and_its_key() -> None:

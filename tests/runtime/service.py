@@ -17,6 +17,7 @@ from perdure.runtime.execution.limits import HostLimits
 from perdure.runtime.features import FEATURES
 from perdure.runtime.kernel.channels import Subscription
 from perdure.runtime.kernel.channels.service import Frame
+from perdure.runtime.kernel.claims import CLAIM_WINDOW
 from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.node import Node
 from perdure.runtime.kernel.principal import LOCAL, Principal
@@ -24,7 +25,6 @@ from perdure.runtime.kernel.requests import Request
 from perdure.runtime.plugins.plugin import Plugin, declared
 from perdure.runtime.runs.answers import ExportPage, RunAnswer, RunPage
 from perdure.runtime.runs.bulk import RATE
-from perdure.runtime.runs.claims import CLAIM_WINDOW
 from perdure.runtime.runs.feature import open_run_node
 from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import (

@@ -18,6 +18,7 @@ from perdure.actors.run.history import History
 from perdure.actors.run.stream import stream_of
 from perdure.eventlog.record import START
 from perdure.runtime.execution.children import Children
+from perdure.runtime.kernel import claims
 from perdure.runtime.runs.creation import Creation
 from perdure.runtime.secrets.redaction import Redactor
 from perdure.runtime.secrets.secrets import Secrets
@@ -50,7 +51,7 @@ def known_by_count(self: outbox.Outbox, key: str | None, mark: str) -> tuple[int
 # Keys
 
 
-def always_over(self: ClaimMade, now: int, *, run_has_ended: bool) -> bool:
+def always_over(claim: ClaimMade, now: int, *, has_ended: bool) -> bool:
     """Keep no claim."""
     return True
 
@@ -60,7 +61,7 @@ async def claim_in_memory(
 ) -> Folded[Run]:
     """Remember keys, but not in the log."""
     known = self.__dict__.setdefault("known", {})
-    async with self._queued(str(request.idempotency_key)):
+    async with self._streams._queued(str(request.idempotency_key)):
         if request.idempotency_key in known:
             return await self._host.runs.look(stream_of(known[request.idempotency_key]))
         known[request.idempotency_key] = created.run_id
@@ -178,7 +179,7 @@ Patches = list[tuple[Any, str, "Callable[..., Any]"]]
 MUTANTS: dict[str, Patches] = {
     "exports-not-recognised": [(outbox.Outbox, "_known", never_known)],
     "exports-suppressed-by-count": [(outbox.Outbox, "_known", known_by_count)],
-    "claims-not-kept": [(ClaimMade, "is_over", always_over)],
+    "claims-not-kept": [(claims, "is_over", always_over)],
     "claim-only-in-memory": [(Creation, "_create_once", claim_in_memory)],
     "answer-from-a-reservation": [(Creation, "_create_once", answer_from_a_reservation)],
     "terminal-check-before-an-await": [
