@@ -11,6 +11,8 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+import trio
+
 from perdure.actors.errors import Crashed
 from perdure.actors.folding import fold_events
 from perdure.actors.run.commands import Recover
@@ -22,7 +24,7 @@ from perdure.eventlog.errors import UnreadableRecord
 from perdure.runtime.secrets.run_logging import about_run
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from perdure.actors.run.core import Run
     from perdure.eventlog.log import EventLog
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
     OpenRuns = Callable[[int], Awaitable[Sequence[Listed]]]  # a page after a position
 
+AT_ONCE: Final = 128  # runs that are asked at once: fewer than may wait for one actor, a parent
 SHORT: Final = 50  # records; most runs that are taken up have just begun
 _log = logging.getLogger("perdure.recovery")
 
@@ -45,20 +48,22 @@ async def recover(host: Host, open_runs: OpenRuns) -> int:
     taken = position = 0
     while page := await open_runs(position):
         run_ids = [listed.run_id for listed in page if listed.position <= last]
-        await _read_short_ones(host, run_ids)
-        for run_id in run_ids:
-            try:
-                taken += await _take_up(host, run_id)
-            except (Crashed, UnreadableRecord):  # logged by the registry, with its cause
-                with about_run(run_id):
-                    _log.error("run %s cannot be taken up; it is left as it is", run_id)
+        histories = await _read_short_ones(host, run_ids)
+        for run in await _going_on(host, run_ids):
+            run_id = run.created.run_id
+            if run_id in histories:
+                host.remember(run_id, histories[run_id])
+            host.dispatch(run_id, run.created.plugin_id)
+            taken += 1
         position = page[-1].position
     return taken
 
 
 async def take_up(host: Host, run_id: str) -> None:
     """Take up one run and what it has started, and nothing else."""
-    await _take_up(host, run_id)
+    run = await _judged(host, run_id, {})
+    if run is not None:
+        host.dispatch(run_id, run.created.plugin_id)
     for child in (await host.runs.look(stream_of(run_id))).state.children:
         await take_up(host, child)
 
@@ -76,8 +81,12 @@ async def drop_old_seals(host: Host) -> None:
             await host.secrets.drop(run_id)
 
 
-async def _read_short_ones(host: Host, run_ids: Sequence[str]) -> None:
-    """Read many short streams in one go; long ones, and what cannot be read, are left alone."""
+async def _read_short_ones(host: Host, run_ids: Sequence[str]) -> dict[str, History]:
+    """Read many short streams in one go, and give what was recorded in them.
+
+    Long ones, and what cannot be read, are left alone.
+    """
+    histories = {}
     pages = await host.log.read_streams([stream_of(run_id) for run_id in run_ids], limit=SHORT)
     for run_id, page in zip(run_ids, pages, strict=True):
         if page.more or not page.records:
@@ -88,18 +97,57 @@ async def _read_short_ones(host: Host, run_ids: Sequence[str]) -> None:
             history = History()
             for event in events:
                 history.add(event)
-            host.remember(run_id, history)
+            histories[run_id] = history
+    return histories
 
 
-async def _take_up(host: Host, run_id: str) -> bool:
+async def _going_on(host: Host, run_ids: Sequence[str]) -> list[Run]:
+    """End the runs that cannot go on; give the others, in their order.
+
+    Many are asked at once, so that their ends share commits. Each is an append of its own: whatever
+    a crash leaves undone, the next start does.
+    """
+    judged = {run_id: trio.Event() for run_id in run_ids}
+    going_on: dict[str, Run] = {}
+    failures: list[Exception] = []
+    waiting = iter(run_ids)  # each is taken by one of the tasks, oldest first
+
+    async def judge() -> None:
+        for run_id in waiting:
+            try:
+                run = await _judged(host, run_id, judged)
+                if run is not None:
+                    going_on[run_id] = run
+            except (Crashed, UnreadableRecord):  # logged by the registry, with its cause
+                with about_run(run_id):
+                    _log.error("run %s cannot be taken up; it is left as it is", run_id)
+            except Exception as error:  # noqa: BLE001 - the first is raised, outside of the nursery
+                failures.append(error)
+                nursery.cancel_scope.cancel()
+            finally:
+                judged[run_id].set()
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(min(AT_ONCE, len(run_ids))):
+            nursery.start_soon(judge)
+    if failures:
+        raise failures[0]
+    return [going_on[run_id] for run_id in run_ids if run_id in going_on]
+
+
+async def _judged(host: Host, run_id: str, judged: Mapping[str, trio.Event]) -> Run | None:
+    """Give a run that goes on; end it if it cannot.
+
+    A parent takes its children along, so a run is judged after its parent, which is older.
+    """
     stream = stream_of(run_id)
     run = (host.runs.peek(stream) or await host.runs.look(stream)).state
-    if run.created.started_by is not None:
-        run = await host.children.cancel_with_its_parent(run, run.created.started_by)
-    if run.status.is_terminal or await ends_instead(host, run):
-        return False
-    host.dispatch(run_id, run.created.plugin_id)
-    return True
+    parent = run.created.started_by
+    if parent is not None:
+        if parent in judged:
+            await judged[parent].wait()
+        run = await host.children.cancel_with_its_parent(run, parent)
+    return None if run.status.is_terminal or await ends_instead(host, run) else run
 
 
 async def ends_instead(host: Host, run: Run) -> bool:

@@ -128,11 +128,11 @@ class Example:
         return await ctx.run.step("flaky", body, retry=Retry(tries=5, delay=10))
 
     @entry
-    async def parent(self, ctx: RunContext) -> str:
-        """Start a child and wait."""
-        child = await ctx.run.start("test", "nap", {"seconds": 50})
+    async def parent(self, ctx: RunContext, children: int = 1) -> str:
+        """Start children and wait."""
+        started = [await ctx.run.start("test", "nap", {"seconds": 50}) for _ in range(children)]
         await ctx.run.sleep(60)
-        return child
+        return started[0]
 
     @entry
     async def polite(self, ctx: RunContext) -> None:
