@@ -239,6 +239,7 @@ class CurrentRun:
         failed = await self._failed_before(name)
         while True:
             self.check_cancelled()
+            await self._execution.stop_if_over()
             try:
                 with self._execution.waiting.suspended():
                     value = await fn(*args)

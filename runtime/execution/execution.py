@@ -26,6 +26,7 @@ from perdure.runtime.execution.outcome import SUCCESS, Ending, ending_of_value, 
 from perdure.runtime.execution.run_context import RunContext
 from perdure.runtime.execution.run_secrets import RunSecrets
 from perdure.runtime.execution.waits import Waiting
+from perdure.runtime.plugins.contract import RunCancelled
 from perdure.runtime.plugins.error_text import is_cancellation, traced
 from perdure.runtime.secrets.run_logging import LoggedRun, work_for
 
@@ -278,6 +279,12 @@ class Execution:
     def is_left_behind(self) -> bool:
         """Whether the run no longer waits for its entry."""
         return self._is_over or self._ended or self._fenced
+
+    async def stop_if_over(self) -> None:
+        """Begin nothing new for a run that no longer waits for this entry."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+        if self.is_left_behind:  # which an entry that shields itself has not heard
+            raise RunCancelled("the run goes on, or has ended, without this entry")
 
     async def in_thread(self, fn: Callable[[], Any]) -> Any:  # noqa: ANN401 - what it returns
         """Call a function in a thread; when the run ends without it, it is left behind."""

@@ -21,7 +21,10 @@ from perdure.eventlog import (
     StoreFailed,
     UnknownEvent,
 )
+from perdure.runtime.execution.run_context import RunContext
 from tests.actors.test_mailbox import Moody
+from tests.runtime.execution.test_current_run import PLUGINS, Scripted
+from tests.runtime.service import service
 from tests.runtime.world import CALLS, World, world
 
 
@@ -47,6 +50,38 @@ async def test_an_execution_given_up_for_lost_says_nothing_more(autojump_clock: 
         await w.host.ask(run_id, RequestCancel(by="b", at=1))
         await w.end(run_id)
         await nothing_runs_after_a_while(w)
+
+
+@pytest.mark.parametrize("shielded", [True, False])
+@pytest.mark.parametrize("how", ["overtaken", "drained"])
+async def test_an_entry_that_is_over_begins_no_step(
+    autojump_clock: MockClock, how: str, shielded: bool
+) -> None:
+    """Also where it has not heard of it yet: another does the step."""
+    begun: list[float] = []
+
+    async def one() -> None:
+        begun.append(trio.current_time())
+
+    async def body(ctx: RunContext) -> None:
+        with trio.CancelScope(shield=True) as scope:
+            await trio.sleep(5)
+            scope.shield = shielded
+            await ctx.run.step("s", one)
+
+    Scripted.body = staticmethod(body)
+    async with service(None, PLUGINS) as s:
+        run_id = (await s.start("go"))["run_id"]
+        await trio.sleep(1)
+        if how == "overtaken":
+            s.node.host.dispatch(run_id, "test")
+            assert (await s.finished(run_id))["status"] == "succeeded"
+            assert len(begun) == 1
+            assert begun[0] > 5.9
+        else:
+            s.node.host.drain()
+            await s.node.host.settled()
+            assert len(begun) == (1 if shielded else 0)  # what it shields, it is to end
 
 
 async def test_the_execution_that_took_over_hears_what_happens(autojump_clock: MockClock) -> None:
