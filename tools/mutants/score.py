@@ -136,7 +136,7 @@ class Score:
         for module, count in sorted(total.items()):
             counted = count - excluded[module]
             killed = counted - survived[module]
-            lines.append(f"{module:24}{killed:6} of {counted:4}, {excluded[module]} excluded")
+            lines.append(f"{module:30}{killed:6} of {counted:4}, {excluded[module]} excluded")
         share = self.killed / self.counted if self.counted else 0.0
         lines.append(
             f"{self.killed} of {self.counted} mutants were killed: {share:.1%}"
