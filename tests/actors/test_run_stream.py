@@ -1,13 +1,16 @@
-from perdure.actors.run.stream import run_of_stream, stream_of
+from perdure.actors.run.kind import RUN_KIND
+from perdure.actors.run.stream import stream_of
 
 
-def test_the_stream_of_a_run_is_named_after_it() -> None:
-    """The name is stored for ever, and leads back to the run."""
-    assert stream_of("1-a") == "run/1-a"
-    assert run_of_stream("run/1-a") == "1-a"
+def test_the_stream_of_a_run_is_that_of_its_kind() -> None:
+    """One name, whoever asks: by the run's id, or by the kind of actor."""
+    assert stream_of("1") == RUN_KIND.stream("1") == "run/1"
+    assert RUN_KIND.id_of("run/1") == "1"
+    assert RUN_KIND.id_of("run/1/2") == "1/2"
 
 
-def test_other_streams_are_of_no_run() -> None:
-    """Claims and lineages have streams of their own."""
-    assert run_of_stream("lineage/1-a") is None
-    assert run_of_stream("a/run/") is None
+def test_other_streams_belong_to_no_run() -> None:
+    """Neither those of other kinds nor those whose names only begin alike."""
+    assert RUN_KIND.id_of("session/1") is None
+    assert RUN_KIND.id_of("runs/1") is None
+    assert RUN_KIND.id_field == "run_id"

@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import msgspec
 import pytest
 
 from perdure.actors.run.views import RunDelta, RunRecord
-from perdure.eventlog import MemoryStore, RealEnv, open_log
+from perdure.eventlog import EventLog, MemoryStore, RealEnv, open_log
 from perdure.runtime.blobs.depot import Depot
 from perdure.runtime.blobs.store import BlobLimits, BlobStore
 from perdure.runtime.execution.limits import HostLimits
-from perdure.runtime.features import FEATURES
 from perdure.runtime.kernel.channels import Subscription
 from perdure.runtime.kernel.channels.service import Frame
 from perdure.runtime.kernel.claims import CLAIM_WINDOW
 from perdure.runtime.kernel.errors import OperationError
-from perdure.runtime.kernel.node import Node
+from perdure.runtime.kernel.node import Node, open_node
 from perdure.runtime.kernel.principal import LOCAL, Principal
 from perdure.runtime.kernel.requests import Request
 from perdure.runtime.plugins.plugin import Plugin, declared
 from perdure.runtime.runs.answers import ExportPage, RunAnswer, RunPage
 from perdure.runtime.runs.bulk import RATE
-from perdure.runtime.runs.feature import open_run_node
-from perdure.runtime.runs.part import runs_of
+from perdure.runtime.runs.feature import RunsFeature
+from perdure.runtime.runs.part import RunResources, runs_of
 from perdure.runtime.runs.requests import (
     AnswerRun,
     CancelRun,
@@ -42,6 +41,7 @@ from perdure.runtime.secrets.sealed_files import Seals
 from perdure.runtime.secrets.secrets import Secrets
 from perdure.runtime.secrets.vault import Vault
 from tests.eventlog.conftest import SteadyEnv
+from tests.features import TRIED
 from tests.runtime.world import Example, World
 
 
@@ -59,7 +59,7 @@ class Service:
     ) -> Any:
         """Call an operation; its answer and its errors are those that the table promises."""
         args = msgspec.to_builtins(request) if isinstance(request, Request) else request
-        row = FEATURES.operations[name]
+        row = TRIED.operations[name]
         try:
             answer = await self.node.operations.call(principal, name, args)
         except OperationError as error:
@@ -149,6 +149,14 @@ async def until_ended(subscription: Subscription) -> list[RunDelta]:
     return seen
 
 
+def open_tried(
+    log: EventLog, plugins: Mapping[str, Plugin], **resources: Any
+) -> AbstractAsyncContextManager[Node]:
+    """Open a node with all features, in memory; ``resources`` are those of runs."""
+    runs = RunsFeature(RunResources(plugins=plugins, **resources))
+    return open_node(log, TRIED.replacing(runs))
+
+
 @asynccontextmanager
 async def service(
     store: MemoryStore | None = None,
@@ -168,7 +176,7 @@ async def service(
     secrets = Secrets(env, vault=Vault(env, seals), source=source)
     async with (
         open_log(env, store) as log,
-        open_run_node(
+        open_tried(
             log,
             plugins or {"test": declared(Example)},
             limits=HostLimits(**limits),
@@ -197,7 +205,7 @@ async def real_service(
     store, env = store or MemoryStore(), RealEnv()
     async with (
         open_log(env, store) as log,
-        open_run_node(
+        open_tried(
             log,
             plugins,
             limits=HostLimits(**limits),

@@ -7,7 +7,6 @@ while they still work, ghosts of earlier activations speak, hosts drain.
 from __future__ import annotations
 
 import random
-from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,17 +22,15 @@ from perdure.eventlog.log import open_log
 from perdure.eventlog.simulation import Dead, SimEnv
 from perdure.runtime.execution.host import Host
 from perdure.runtime.execution.limits import HostLimits
-from perdure.runtime.execution.recovery import recover
 from perdure.runtime.execution.run_ends import LetGo
 from perdure.runtime.kernel.errors import OperationError, translated
-from perdure.runtime.kernel.listing import ListingFile
-from perdure.runtime.kernel.live_listing import LiveListing
 from perdure.runtime.plugins.plugin import declared
-from perdure.runtime.runs.index import RUN_LISTING, RunIndex
 from perdure.runtime.runs.operations import Runs
+from perdure.runtime.runs.part import runs_of
 from perdure.runtime.secrets.sealed_files import MemorySeals
 from perdure.runtime.secrets.secrets import Secrets
 from perdure.runtime.secrets.vault import Vault
+from tests.runtime.service import open_tried
 from tests.simulation.disk import Disk, DiskView, SealsView
 from tests.simulation.run_plugin import Simulated
 from tests.simulation.world import Violation, cancel_when, plan_crash
@@ -147,13 +144,7 @@ async def run_server(world: RunWorld) -> None:
 
 
 async def run_process(world: RunWorld, env: SimEnv) -> None:
-    """Be one life of the server."""
-    with closing(ListingFile(RUN_LISTING)) as tables:
-        await run_on(world, env, tables)
-
-
-async def run_on(world: RunWorld, env: SimEnv, tables: ListingFile) -> None:
-    """Run until killed, with an index of its own."""
+    """Be one life of the server, with all features, until killed."""
     chance, will_crash = world.chance, not world.calm.is_set()
     limits = HostLimits(
         runs=chance.choice([1, 5, 100]),
@@ -163,18 +154,17 @@ async def run_on(world: RunWorld, env: SimEnv, tables: ListingFile) -> None:
     )
     async with trio.open_nursery() as outside:
         outside.start_soon(cancel_when, env.died, outside.cancel_scope)
-        async with open_log(env, DiskView(world.disk, env)) as log, trio.open_nursery() as nursery:
-            secrets = Secrets(env, vault=Vault(env, SealsView(world.seals, env)))
-            plugins = {"sim": declared(Simulated)}
-            host = Host(env, log, plugins, limits=limits, secrets=secrets)
-            await nursery.start(host.run)
-            listing = LiveListing(log, tables)
-            await nursery.start(listing.run)
-            index = RunIndex(listing)
+        secrets = Secrets(env, vault=Vault(env, SealsView(world.seals, env)))
+        async with (
+            open_log(env, DiskView(world.disk, env)) as log,
+            open_tried(log, {"sim": declared(Simulated)}, limits=limits, secrets=secrets) as node,
+            trio.open_nursery() as nursery,
+        ):
+            part = runs_of(node)
+            host = part.host
             if chance.random() < 0.5:
                 nursery.start_soon(send_actors_away, chance, host)
-            await recover(host, index.open_runs)
-            world.server, world.host, world.env = Runs(host, index), host, env
+            world.server, world.host, world.env = part.runs, host, env
             nursery.start_soon(give_up_for_lost, chance, host)
             nursery.start_soon(haunt, chance, host)
             if will_crash and chance.random() < 0.2:

@@ -22,6 +22,7 @@ from perdure.eventlog import (
     UnknownEvent,
 )
 from perdure.runtime.execution.run_context import RunContext
+from perdure.runtime.runs.part import runs_of
 from tests.actors.test_mailbox import Moody
 from tests.runtime.execution.test_current_run import PLUGINS, Scripted
 from tests.runtime.service import service
@@ -74,13 +75,13 @@ async def test_an_entry_that_is_over_begins_no_step(
         run_id = (await s.start("go"))["run_id"]
         await trio.sleep(1)
         if how == "overtaken":
-            s.node.host.dispatch(run_id, "test")
+            runs_of(s.node).host.dispatch(run_id, "test")
             assert (await s.finished(run_id))["status"] == "succeeded"
             assert len(begun) == 1
             assert begun[0] > 5.9
         else:
-            s.node.host.drain()
-            await s.node.host.settled()
+            runs_of(s.node).host.drain()
+            await runs_of(s.node).host.settled()
             assert len(begun) == (1 if shielded else 0)  # what it shields, it is to end
 
 

@@ -17,7 +17,7 @@ from perdure.eventlog import MemoryStore, OutcomeUnknown, Record, StoreFailed, o
 from perdure.runtime.execution import recovery
 from perdure.runtime.execution.host import Host
 from perdure.runtime.execution.recovery import recover
-from perdure.runtime.kernel.live_actors import Registry
+from perdure.runtime.kernel.live_actors import LiveActors
 from perdure.runtime.plugins.plugin import declared
 from tests.eventlog.conftest import SteadyEnv
 from tests.runtime.world import Example, World, world
@@ -123,7 +123,7 @@ async def test_a_child_is_not_called_again_when_its_parent_ends_at_recovery(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A parent is judged before its children, which it takes along, however long it is read."""
-    look, seen = Registry.look, set[str]()
+    look, seen = LiveActors.look, set[str]()
 
     async def slow_at_first(runs: Any, stream: str) -> Any:
         if stream not in seen:
@@ -134,7 +134,7 @@ async def test_a_child_is_not_called_again_when_its_parent_ends_at_recovery(
     store = Recorder(await left_behind("parent", limit=10, children=5))
     await trio.sleep(20)
     monkeypatch.setattr(recovery, "SHORT", 1)
-    monkeypatch.setattr(Registry, "look", slow_at_first)
+    monkeypatch.setattr(LiveActors, "look", slow_at_first)
     async with world(store) as w:
         await trio.sleep(1)
     parent, *children = ids(store._records)

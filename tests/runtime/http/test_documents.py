@@ -26,16 +26,17 @@ from perdure.runtime.websocket import SocketLimits
 from perdure.runtime.websocket.asyncapi_route import ASYNCAPI
 from perdure.runtime.websocket.conversation import ConversationLimits
 from perdure.runtime.websocket.sockets import socket_facts
+from tests.features import TRIED
 from tests.repository.tree import ROOT
 from tests.runtime.http.client import client
 from tests.runtime.settings import settings_with
 
-ALL = routes_of(FEATURES)  # of the application by itself
+ALL = routes_of(TRIED)  # of the application by itself
 METRICS = health.metrics_route(mock.Mock())
 SERVED = routes_of(  # by `perdure serve`
     FEATURES, [*event_routes(FEATURES), *health.HEALTH, METRICS, ASYNCAPI]
 )
-DOCUMENT = document(ALL, FEATURES, "1")
+DOCUMENT = document(ALL, TRIED, "1")
 GUIDE = (ROOT / "docs" / "http.md").read_text("utf-8")
 ELSEWHERE = {
     "blobs.collect",
@@ -51,8 +52,8 @@ def name(row: Route) -> str:
 
 def test_every_operation_has_an_address() -> None:
     """All but those that have another form over HTTP."""
-    bound = {row.needs for row in FEATURES.routes if row.needs is not None}
-    assert bound == set(FEATURES.operations) - ELSEWHERE
+    bound = {row.needs for row in TRIED.routes if row.needs is not None}
+    assert bound == set(TRIED.operations) - ELSEWHERE
 
 
 def test_the_guide_has_the_table() -> None:
@@ -191,9 +192,9 @@ async def test_capabilities_are_what_is_in_force(autojump_clock: MockClock) -> N
         assert told["windows"]["sync_wait"] == 7
         assert told["windows"]["idempotency"] == 86400
         assert told["rates"] == {"progress": 0.1, "progress_items": 0.5}
-        assert set(told["channels"]) == set(FEATURES.channels)
-        assert set(told["errors"]) == set(ERRORS)
-        assert told["operations"] == sorted(FEATURES.operations)
+        assert set(told["channels"]) == set(TRIED.channels)
+        assert set(told["errors"]) == set(TRIED.errors)
+        assert told["operations"] == sorted(TRIED.operations)
         assert (await asking.get("/version")).json()["version"] == told["version"]
 
 

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.runtime.features import FEATURES
 from perdure.runtime.http.app import routes_of
 from perdure.runtime.kernel.errors import ERRORS
 from perdure.runtime.kernel.routes.route import Route
 from perdure.runtime.plugins.plugin import declared
+from tests.features import TRIED
 from tests.fuzz import examples
 from tests.runtime.http.portal import Answer, Portal, served
 from tests.runtime.world import Example
 
-ALL = routes_of(FEATURES)
+ALL = routes_of(TRIED)
 JSON = (b"content-type", b"application/json")
 ENTRIES = ("greet", "fail", "exports", "question", "nothing")
 

@@ -11,10 +11,10 @@ from perdure.actors.run.events import ProgressReported
 from perdure.actors.run.status import Outcome, Status
 from perdure.eventlog import Metadata, cbor
 from perdure.eventlog.record import Record
-from perdure.runtime.features import FEATURES
 from perdure.runtime.kernel.channels.record_event import RecordEvent, log_record
 from tests.actors.test_run_core import CANCELING, HISTORIES, ended
 from tests.actors.test_run_views import PROGRESS, STAGE, records
+from tests.features import TRIED
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=300)
 NUMBER = st.integers(0, (1 << 63) - 1)
@@ -24,7 +24,7 @@ def test_a_lagging_follower_gets_the_last_report_and_every_status() -> None:
     """Reports in between are left out; nothing that changed a status is (R43)."""
     half = ProgressReported(progress=0.5, message=None, at=0)
     history = (*HISTORIES[Status.RUNNING], PROGRESS, STAGE, half, CANCELING, half, PROGRESS)
-    shown = FEATURES.channels["runs"].events(records(*history, ended(Outcome.CANCELED)))
+    shown = TRIED.channels["runs"].events(records(*history, ended(Outcome.CANCELED)))
     kept = [one.as_event() for one in shown]
     assert [change["status"] for change in kept] == [
         "queued",
@@ -37,12 +37,10 @@ def test_a_lagging_follower_gets_the_last_report_and_every_status() -> None:
     assert kept[-1]["progress"] == 0.4
 
 
-@pytest.mark.parametrize("name", FEATURES.channels)
+@pytest.mark.parametrize("name", TRIED.channels)
 def test_both_formats_hold_the_same_event(name: str) -> None:
     """JSON and CBOR are two spellings of what is shown, encoded once."""
-    for shown in FEATURES.channels[name].events(
-        records(*HISTORIES[Status.RUNNING], PROGRESS, STAGE)
-    ):
+    for shown in TRIED.channels[name].events(records(*HISTORIES[Status.RUNNING], PROGRESS, STAGE)):
         event = shown.as_event()
         assert cbor.decode_strict(shown.cbor) == event
         assert msgspec.json.decode(shown.json) == event

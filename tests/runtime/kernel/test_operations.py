@@ -30,6 +30,7 @@ from perdure.runtime.plugins.loading import Problem
 from perdure.runtime.runs.operations import Runs
 from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import RunStatus
+from tests.features import TRIED
 from tests.runtime.service import next_frame, refused, service
 
 
@@ -54,22 +55,22 @@ def test_the_table_has_every_operation() -> None:
         "runs.retry",
         "runs.retry_many",
     ]
-    for row in FEATURES.operations.values():
+    for row in TRIED.operations.values():
         assert row.summary.endswith(".")
         assert set(row.errors) <= ERRORS.keys()
         assert set(COMMON_ERRORS) <= set(row.errors)
         assert row.follows == (row.name == "log.follow")
-    assert operations_of(Runs).keys() < FEATURES.operations.keys()
+    assert operations_of(Runs).keys() < TRIED.operations.keys()
 
 
 def test_every_request_and_response_has_a_schema() -> None:
     """The reference and every surface's own description are made from these."""
-    events = {name: channel.event for name, channel in FEATURES.channels.items()}
-    types = [part for row in FEATURES.operations.values() for part in (row.request, row.response)]
+    events = {name: channel.event for name, channel in TRIED.channels.items()}
+    types = [part for row in TRIED.operations.values() for part in (row.request, row.response)]
     schemas, parts = msgspec.json.schema_components([*types, *events.values()])
-    assert len(schemas) == 2 * len(FEATURES.operations) + len(events)
+    assert len(schemas) == 2 * len(TRIED.operations) + len(events)
     assert {"RunRecord", "RunDelta", "ExportItem"} <= parts.keys()
-    follow = FEATURES.operations[FOLLOW].request
+    follow = TRIED.operations[FOLLOW].request
     assert set(get_args(get_type_hints(follow)["channel"])) == events.keys()
 
 
@@ -85,7 +86,7 @@ async def test_nobody_does_what_they_may_not(
     """Each operation is refused to whoever lacks its permission, before anything else is said."""
     nearly_all = Principal("local", "local", frozenset(Permission) - {permission})
     async with service() as s:
-        for row in FEATURES.operations.values():
+        for row in TRIED.operations.values():
             if row.permission is permission:
                 error = await refused(
                     "PERMISSION_DENIED", partial(s.call, row.name, {}, nearly_all)

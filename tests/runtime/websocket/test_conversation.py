@@ -14,7 +14,6 @@ from trio.testing import MockClock
 
 from perdure.eventlog import cbor
 from perdure.eventlog.errors import CodecError
-from perdure.runtime.features import FEATURES
 from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.websocket.asyncapi import FROM_CLIENTS, FROM_SERVER, document
 from perdure.runtime.websocket.conversation import (
@@ -27,12 +26,13 @@ from perdure.runtime.websocket.conversation import (
 from perdure.runtime.websocket.follower import Follower
 from perdure.runtime.websocket.formats import FORMATS
 from perdure.runtime.websocket.frames import BadPeer, FrameLimits, FrameMeter
+from tests.features import TRIED
 from tests.fuzz import examples
 from tests.runtime.service import service
 from tests.runtime.websocket.harness import Client, serving
 from tests.runtime.websocket.raw_peer import masked
 
-DOCUMENT = document(FEATURES.operations.values(), FEATURES, "v1")
+DOCUMENT = document(TRIED.operations.values(), TRIED, "v1")
 JSON, CBOR = FORMATS["perdure.v1+json"], FORMATS["perdure.v1+cbor"]
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1)
 JSON_VALUES = st.recursive(
@@ -44,7 +44,7 @@ MESSAGES = st.fixed_dictionaries(
     {},
     optional={
         "id": JSON_VALUES | st.integers(0, 9),
-        "call": JSON_VALUES | st.sampled_from(sorted(FEATURES.operations)),
+        "call": JSON_VALUES | st.sampled_from(sorted(TRIED.operations)),
         "args": JSON_VALUES,
         "follow": JSON_VALUES | st.just({"channel": "runs"}),
         "after": JSON_VALUES,

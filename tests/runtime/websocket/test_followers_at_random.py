@@ -16,13 +16,13 @@ import trio
 from perdure.eventlog.filter import Filter
 from perdure.eventlog.record import START, Record
 from perdure.eventlog.tail import TailLimits
-from perdure.runtime.features import FEATURES
 from perdure.runtime.kernel.channels.channel import Channel, Filters, Opening
 from perdure.runtime.kernel.log_reader import completed
 from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.runs.part import runs_of
 from perdure.runtime.websocket import SocketLimits
 from perdure.runtime.websocket.wire import WireLimits
+from tests.features import TRIED
 from tests.runtime.service import Service, service
 from tests.runtime.websocket.harness import Client, ConnectionClosed, Server, serving
 
@@ -52,7 +52,7 @@ class Line:
     def check(self, records: list[Record]) -> None:
         """Compare what was seen with the log: reports may be passed over, but not the last."""
         asked = dict(self.asked)
-        channel = FEATURES.channels[asked.pop("channel")]
+        channel = TRIED.channels[asked.pop("channel")]
         where = passing(channel, channel.filters(**asked))
         told = [shown for r in records if where.matches(r) for shown in channel.show(r)]
         last = {shown.report: number for number, shown in enumerate(told)}
@@ -72,7 +72,7 @@ def passing(channel: Channel, filters: Filters) -> Filter:
     """Give what passes, whatever runs there are."""
     part = mock.Mock()
     part.reader.require = mock.AsyncMock()
-    parts = {each.filters: part for each in FEATURES.channels.values()}
+    parts = {each.filters: part for each in TRIED.channels.values()}
     opening: Opening = completed(
         channel.open(parts if channel.name == "log" else part, LOCAL, filters)
     )
