@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -29,13 +29,15 @@ _ERROR: Final[Json] = {"$ref": _REFERENCE.format(name=ErrorBody.__name__)}
 
 def document(rows: Sequence[Route], features: Features, version: str) -> Json:
     """Describe what is served."""
-    schemas, components = _schemas(rows)
+    types = _schemas(rows)
+    components = types.components
     paths: Json = {}
     for row in rows:
-        described = _operation(row, features.errors, schemas, components)
+        described = _operation(row, features.errors, types)
         paths.setdefault(row.path, {})[row.method.lower()] = described
+    in_bodies = {row.request for row in rows if row.taken_from("body")}
     for row in rows:
-        if row.request is not None and not row.taken_from("body"):
+        if row.request is not None and row.request not in in_bodies:
             components.pop(row.request.__name__, None)
     used = {row.tag for row in rows}
     known = {**features.tags, **ABOUT_TAG}
@@ -58,32 +60,38 @@ def document(rows: Sequence[Route], features: Features, version: str) -> Json:
     }
 
 
-def _schemas(rows: Iterable[Route]) -> tuple[dict[Any, Json], Json]:
+class _Types(NamedTuple):
+    """The types of all routes."""
+
+    schemas: dict[Any, Json]  # by type
+    whole: Json  # the components as their types are
+    components: Json  # as the document shows them: of a body without what its address names
+
+
+def _schemas(rows: Iterable[Route]) -> _Types:
     types: list[Any] = [ErrorBody]
     for row in rows:
         types += [each for each in (row.request, row.response) if each is not None]
     types = list(dict.fromkeys(types))
     made, components = msgspec.json.schema_components(types, ref_template=_REFERENCE)
-    return dict(zip(types, made, strict=True)), components
+    return _Types(dict(zip(types, made, strict=True)), dict(components), components)
 
 
-def _operation(
-    row: Route, errors: Mapping[str, ErrorKind], schemas: dict[Any, Json], components: Json
-) -> Json:
+def _operation(row: Route, errors: Mapping[str, ErrorKind], types: _Types) -> Json:
     described: Json = {
         "operationId": row.name.replace(".", "_"),
         "summary": row.summary,
         "description": _description(row),
         "tags": [row.tag],
     }
-    parameters = [*_parameters(row, components), *_headers_read(row)]
+    parameters = [*_parameters(row, types.whole), *_headers_read(row)]
     if parameters:
         described["parameters"] = parameters
     if row.taken_from("body"):
-        described["requestBody"] = _body(row, schemas, components)
+        described["requestBody"] = _body(row, types)
     elif row.takes is not None:
         described["requestBody"] = {"required": True, "content": {row.takes: {"schema": {}}}}
-    described["responses"] = {**_successes(row, schemas), **_errors(row, errors)}
+    described["responses"] = {**_successes(row, types.schemas), **_errors(row, errors)}
     return described
 
 
@@ -93,10 +101,10 @@ def _description(row: Route) -> str:
     return f"The operation `{row.needs}`; needs the permission `{row.permission}`."
 
 
-def _parameters(row: Route, components: Json) -> Iterable[Json]:
+def _parameters(row: Route, whole: Json) -> Iterable[Json]:
     if row.request is None:
         return
-    component = components[row.request.__name__]
+    component = whole[row.request.__name__]
     for name, source in row.sources.items():
         if source == "body":
             continue
@@ -125,18 +133,18 @@ def _headers_read(row: Route) -> Iterable[Json]:
         yield {"name": name, "in": "header", "schema": {"type": "string"}, "description": meaning}
 
 
-def _body(row: Route, schemas: dict[Any, Json], components: Json) -> Json:
+def _body(row: Route, types: _Types) -> Json:
     assert row.request is not None  # noqa: S101 - its arguments come from the body
     name = row.request.__name__
-    whole = components[name]
-    components[name] = {
+    whole = types.whole[name]
+    types.components[name] = {
         **whole,
         "properties": {
             field: schema for field, schema in whole["properties"].items() if field not in row.named
         },
         "required": [field for field in whole.get("required", ()) if field not in row.named],
     }
-    content: Json = {"schema": schemas[row.request]}
+    content: Json = {"schema": types.schemas[row.request]}
     if row.example:
         content["example"] = dict(row.example)
     return {"required": not row.body_is_optional, "content": {JSON: content}}
