@@ -11,6 +11,7 @@ import pytest
 
 from perdure.actors.run.views import RunDelta, RunRecord
 from perdure.eventlog import EventLog, MemoryStore, RealEnv, open_log
+from perdure.eventlog.snapshots import Snapshots
 from perdure.runtime.blobs.depot import Depot
 from perdure.runtime.blobs.store import BlobLimits, BlobStore
 from perdure.runtime.execution.limits import HostLimits
@@ -158,7 +159,7 @@ def open_tried(
 
 
 @asynccontextmanager
-async def service(
+async def service(  # noqa: PLR0913, PLR0917 - each has a default
     store: MemoryStore | None = None,
     plugins: Mapping[str, Plugin] | None = None,
     claim_window: int = CLAIM_WINDOW,
@@ -167,6 +168,7 @@ async def service(
     source: SecretSource | None = None,
     bulk_rate: float = RATE,
     trigger: TriggerMode = "runs",
+    snapshots: Snapshots | None = None,
     **limits: Any,
 ) -> AsyncIterator[Service]:
     """Run a node in memory; leaving the block ends it as a crash would."""
@@ -175,7 +177,7 @@ async def service(
     env.delay = 0.001
     secrets = Secrets(env, vault=Vault(env, seals), source=source)
     async with (
-        open_log(env, store) as log,
+        open_log(env, store, snapshots=snapshots) as log,
         open_tried(
             log,
             plugins or {"test": declared(Example)},
