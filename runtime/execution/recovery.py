@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
@@ -29,13 +29,24 @@ if TYPE_CHECKING:
     from perdure.actors.run.core import Run
     from perdure.eventlog.log import EventLog
     from perdure.runtime.execution.host import Host
-    from perdure.runtime.runs.index import Listed
 
-    OpenRuns = Callable[[int], Awaitable[Sequence[Listed]]]  # a page after a position
+    OpenRuns = Callable[[int], Awaitable[Sequence["OpenRun"]]]  # a page after a position
 
 AT_ONCE: Final = 128  # runs that are asked at once: fewer than may wait for one actor, a parent
 SHORT: Final = 50  # records; most runs that are taken up have just begun
 _log = logging.getLogger("perdure.recovery")
+
+
+class OpenRun(Protocol):
+    """A run that has not ended, as a list has it."""
+
+    @property
+    def run_id(self) -> str:
+        """Its id."""
+
+    @property
+    def position(self) -> int:
+        """Where in the log it was created."""
 
 
 async def recover(host: Host, open_runs: OpenRuns) -> int:
