@@ -43,7 +43,9 @@ COUNTER_ERRORS = declare_errors(
         "LIMIT_REACHED": ErrorKind(
             409, retriable=False, meaning="the counter is at its end", remedy="open another"
         ),
-        "BAD_COUNT": ErrorKind(422, retriable=False, meaning="that cannot be counted"),
+        "BAD_COUNT": ErrorKind(
+            422, retriable=False, meaning="that cannot be counted", remedy="count by 1 to 1000"
+        ),
     },
     Translation(NoSuchActor, "COUNTER_NOT_FOUND", (), "there is no such counter", "session/"),
     Translation(LimitReached, "LIMIT_REACHED", ("limit",)),
