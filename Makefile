@@ -6,6 +6,7 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 PIP     := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-check --quiet
 PYTEST  ?=
+BENCH   ?=
 COMPILE := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --no-config --upgrade \
            --generate-hashes --allow-unsafe --strip-extras \
            --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options
@@ -38,7 +39,7 @@ soak: $(DEV) ## run the long versions of the tests
 	@FUZZ_EXAMPLES=20000 $(BIN)/python -m pytest -m fuzz $(PYTEST)
 
 bench: $(DEV) ## measure, with baselines in the same run
-	@$(BIN)/python -m tools.bench
+	@$(BIN)/python -m tools.bench $(BENCH)
 
 mutants: $(DEV) ## change the rules a little, many times; tests must notice
 	@$(BIN)/python -m tools.mutants
