@@ -71,6 +71,7 @@ def _python(root: Path, *arguments: str) -> str:
         check=False,
     )
     if done.returncode:
+        print(done.stderr, file=sys.stderr)
         last = done.stderr.strip().rpartition("\n")[2] or f"exit code {done.returncode}"
         raise MeasurementFailed(last)
     return done.stdout
