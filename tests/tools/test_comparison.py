@@ -181,6 +181,20 @@ class TestAComparison:
         assert "Failed: a." in str(compared)
         assert json.loads(json.dumps(compared.as_json()))["rows"][0]["failure"] == first.failure
 
+    def test_a_benchmark_that_fails_once_is_measured_again(self) -> None:
+        """A fault that shows now and then does not end a row."""
+        failures = iter([MeasurementFailed("this time")])
+
+        def measure(_: Side, __: str) -> Measurement:
+            for failure in failures:
+                raise failure
+            return took(1)
+
+        names: dict[Side, list[str]] = {"before": ["a"], "after": ["a"]}
+        (row,) = compare(names, measure, rounds=2, progress=lambda _: None).rows
+        assert row.failure is None
+        assert len(row.before) == len(row.after) == 2
+
     def test_the_table_fits_the_screen_and_marks_what_is_slower(self) -> None:
         """Columns end at the same place; the last line names what is slower, and of how many."""
         rows = [

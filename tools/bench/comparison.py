@@ -15,6 +15,8 @@ SIDES: Final[tuple[Side, Side]] = ("before", "after")
 Time = Literal["wall", "cpu"]
 BOUNDS: Final[Mapping[Time, float]] = {"wall": 1.10, "cpu": 1.05}  # a row above one is slower
 
+ATTEMPTS: Final = 2  # an old benchmark may have a fault that shows now and then
+
 _WIDTHS: Final = (18, 8, 8, 12, 8, 8, 12)  # with the mark after them: 99
 _NOTE: Final = (
     "Medians of the rounds; a ratio is after / before, for as much work. +- is half the distance\n"
@@ -169,11 +171,16 @@ def _measure_all(
 
 
 def _add(row: Comparison, side: Side, measure: Measure) -> None:
-    """Add a measurement to a row; one failure ends the row, not the comparison."""
-    try:
-        getattr(row, side).append(measure(side, row.name))
-    except MeasurementFailed as failed:
-        row.failure = f"failed {side}: {failed}"
+    """Add a measurement to a row; what fails again ends the row, not the comparison."""
+    failure = None
+    for _ in range(ATTEMPTS):
+        try:
+            getattr(row, side).append(measure(side, row.name))
+        except MeasurementFailed as failed:
+            failure = f"failed {side}: {failed}"
+        else:
+            return
+    row.failure = failure
 
 
 def _cells(row: Comparison) -> tuple[str, ...]:
