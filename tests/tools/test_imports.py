@@ -231,8 +231,12 @@ class TestTheCommand:
         assert "Against the order of layers: " in printed
         assert "Cycles inside a layer: " in printed
 
-    def test_a_check_fails_if_the_picture_differs(self, tmp_path: Path) -> None:
+    def test_a_check_fails_if_the_picture_differs(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """It writes nothing, neither where there is none nor over an old one."""
+        root = written(tmp_path / "root", runtime__cli__program="import perdure.runtime.runs")
+        monkeypatch.setattr("tools.imports.__main__.ROOT", root)
         output = tmp_path / "picture.svg"
         check = ["--check", "--output", str(output)]
         assert main(check) == 1
