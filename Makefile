@@ -6,6 +6,8 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 PIP     := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-check --quiet
 PYTEST  ?=
+BENCH   ?=
+PART    ?=
 COMPILE := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --no-config --upgrade \
            --generate-hashes --allow-unsafe --strip-extras \
            --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options
@@ -33,12 +35,11 @@ check: $(DEV) ## lint, format, types, import direction
 	@echo "-- mypy";        $(BIN)/mypy
 	@echo "-- imports";     $(BIN)/lint-imports --no-logo
 
-soak: $(DEV) ## run the long versions of the tests
-	@$(BIN)/python -m pytest -m soak $(PYTEST)
-	@FUZZ_EXAMPLES=20000 $(BIN)/python -m pytest -m fuzz $(PYTEST)
+soak: $(DEV) ## run the long versions of the tests; PART=crash, fuzz, server or simulation runs some
+	@$(BIN)/python -m tools.soak $(PART) $(if $(PYTEST),--pytest="$(PYTEST)")
 
 bench: $(DEV) ## measure, with baselines in the same run
-	@$(BIN)/python -m tools.bench
+	@$(BIN)/python -m tools.bench $(BENCH)
 
 mutants: $(DEV) ## change the rules a little, many times; tests must notice
 	@$(BIN)/python -m tools.mutants

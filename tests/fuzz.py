@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 from hypothesis import HealthCheck, settings
 
-COUNT: Final = int(os.environ.get("FUZZ_EXAMPLES", "2000"))
+COUNT: Final = int(os.environ.get("FUZZ_EXAMPLES", "200"))
 
 Decorator = Callable[[Callable[..., Any]], Any]
 

@@ -61,7 +61,7 @@ def bench(tmp_path: Path) -> Workbench:
     return Workbench(tmp_path, "blob_child", problems)
 
 
-@pytest.mark.parametrize("cuts", [pytest.param(500), pytest.param(10_000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("cuts", [pytest.param(50), pytest.param(10_000, marks=pytest.mark.soak)])
 def test_no_power_cut_loses_a_blob_that_an_event_names(
     bench: Workbench, cuts: int, seed: int
 ) -> None:
@@ -77,7 +77,7 @@ def test_a_blob_that_is_named_too_early_is_found_out(
 ) -> None:
     """Without one of the syncs, or with the event first, some power cut takes a blob away."""
     assert bench.run("--mutant", mutant) == 0
-    violations = bench.violations(150, seed)
+    violations = bench.each_violation(150, seed)
     assert any("is lost" in v or "is damaged" in v for v in violations), f"seed {seed}"
 
 
@@ -97,13 +97,11 @@ def test_what_a_killed_process_left_is_synced_by_the_next(
 
 def test_a_process_that_trusts_what_it_finds_is_found_out(tmp_path: Path, seed: int) -> None:
     """If directories that exist are taken for synced, a kill and a power cut lose a blob."""
-    violations: list[str] = []
-    for when in range(2, 12):
+    for when in (4, 8, 5, 9, 7, 6, 11, 10, 3, 2):  # where it was found most often first
         scratch = tmp_path / str(when)
         scratch.mkdir()
         bench = Workbench(scratch, "blob_child", problems)
         first = bench.run_after_kill(when, "--mutant", "trusting")
-        violations += bench.violations(60, seed, first=first)
-        if violations:
+        if any(bench.each_violation(60, seed, first=first)):
             return
     pytest.fail(f"seed {seed}: nothing was lost")

@@ -68,7 +68,7 @@ def is_whole(directory: Path, url: str | None, run_id: str) -> bool:
 
 
 @pytest.mark.parametrize("victim", ["server", "worker", "grandchild"])
-@pytest.mark.parametrize("rounds", [pytest.param(10), pytest.param(100, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("rounds", [pytest.param(2), pytest.param(100, marks=pytest.mark.soak)])
 def test_nothing_is_left_and_every_run_ends(tmp_path: Path, victim: str, rounds: int) -> None:
     """Whoever is killed: no orphan, no run without an end (R33, R111).
 

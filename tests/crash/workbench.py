@@ -58,12 +58,14 @@ class Workbench:
 
     def violations(self, cuts: int, seed: int, *, first: int = 0) -> list[str]:
         """Cut the power so many times; say what is wrong afterwards."""
+        return list(self.each_violation(cuts, seed, first=first))
+
+    def each_violation(self, cuts: int, seed: int, *, first: int = 0) -> Iterator[str]:
+        """Say one after the other, for whoever needs no more than one."""
         rebuilt = self._scratch / "rebuilt"
-        found: list[str] = []
         for cut in self.recording.cuts(cuts, seed, first=first):
             shutil.rmtree(rebuilt, ignore_errors=True)
             rebuilt.mkdir()
             cut.write_to(rebuilt)
             where = f"seed {seed}, cut {cut.number} after moment {cut.place}"
-            found += [f"{where}: {problem}" for problem in self._problems(rebuilt, cut.said)]
-        return found
+            yield from (f"{where}: {problem}" for problem in self._problems(rebuilt, cut.said))

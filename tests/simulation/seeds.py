@@ -15,7 +15,7 @@ from perdure.eventlog.simulation import simulate
 from tests.simulation.world import Violation
 
 PROCESSES = 2
-SAME_SEEDS = 20  # how many seeds are lived through twice
+SAME_SEEDS = 10  # how many seeds are lived through twice
 
 Live = Callable[[random.Random], Awaitable[str]]
 

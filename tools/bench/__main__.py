@@ -1,4 +1,7 @@
-"""The command: ``python -m tools.bench [NAME ...] [--json FILE] [--quick]``."""
+"""The command: ``python -m tools.bench [NAME ...] [--json FILE] [--quick] [--against REVISION]``.
+
+With ``--against``, each benchmark is measured in alternation here and as another revision has it.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,25 @@ import argparse
 import json
 import os
 import platform
+import signal
 import sqlite3
 import sys
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tools.bench.benchmark import Setting
 from tools.bench.catalogue import BENCHMARKS
+from tools.bench.checkout import Checkout
+from tools.bench.comparison import Measurement, Side, compare
 from tools.bench.measure import synced_write
 from tools.bench.result import run
 from tools.bench.table import table
+from tools.revision import ROOT, UnknownRevision, checked_out, short_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from tools.bench.benchmark import Benchmark
     from tools.bench.result import Result
@@ -27,6 +35,7 @@ if TYPE_CHECKING:
 JSON_FORMAT: Final = 1
 QUICK_SCALE: Final = 0.1
 QUICK_ROUNDS: Final = 3
+COMPARED_ROUNDS: Final = 5
 _CLEAR: Final = "\r\x1b[K"
 
 
@@ -37,6 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for benchmark in BENCHMARKS:
             print(f"{benchmark.name:20}{benchmark.title}")
         return 0
+    if options.against:
+        return _compare(options)
     chosen = [b for b in BENCHMARKS if not options.names or b.name in options.names]
     with tempfile.TemporaryDirectory(prefix="bench-", dir=options.dir) as directory:
         setting = Setting(Path(directory), QUICK_SCALE if options.quick else 1.0)
@@ -47,8 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(_heading(machine, quick=options.quick))
     print(table(results), end="")
     if options.json:
-        report = as_json(results, machine, setting.scale)
-        options.json.write_text(json.dumps(report, indent=2) + "\n", "utf-8")
+        _write_json(options.json, as_json(results, machine, setting.scale))
     return int(options.check and any(result.missed for result in results))
 
 
@@ -81,6 +91,12 @@ def _parser() -> argparse.ArgumentParser:
         "--dir", metavar="DIR", type=_directory, help="where to make temporary files"
     )
     parser.add_argument("--check", action="store_true", help="exit with 1 if a target is missed")
+    parser.add_argument(
+        "--against",
+        metavar="REVISION",
+        type=_revision,
+        help="compare with another revision, exit with 1 if something is slower",
+    )
     return parser
 
 
@@ -90,6 +106,14 @@ def _known(name: str) -> str:
     if name not in names:
         raise argparse.ArgumentTypeError(f"no benchmark {name!r}; there are {', '.join(names)}")
     return name
+
+
+def _revision(text: str) -> str:
+    """Take a revision that git knows, as a hash."""
+    try:
+        return short_hash(text)
+    except UnknownRevision as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _directory(text: str) -> Path:
@@ -107,10 +131,56 @@ def _positive(text: str) -> int:
     return int(text)
 
 
+def _compare(options: argparse.Namespace) -> int:
+    """Compare these sources with another revision; give the exit code."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # clean up first
+    rounds = options.rounds or COMPARED_ROUNDS
+    samples = QUICK_ROUNDS if options.quick else 1
+    with (
+        checked_out(options.against, parent=options.dir) as other,
+        tempfile.TemporaryDirectory(prefix="bench-", dir=options.dir) as name,
+        _progress_cleared(),
+    ):
+        sides: dict[Side, Checkout] = {"before": Checkout.at(other), "after": Checkout.at(ROOT)}
+        names = {side: _chosen(sides[side].names, options.names) for side in sides}
+
+        def measure(side: Side, benchmark: str) -> Measurement:
+            return sides[side].measure(
+                benchmark, samples=samples, quick=options.quick, directory=Path(name)
+            )
+
+        machine = _machine(Setting(Path(name)))
+        compared = compare(names, measure, rounds=rounds, progress=_tell)
+    size = f"{rounds} round{'s' * (rounds > 1)}, {samples} sample{'s' * (samples > 1)} in each"
+    print(_heading(machine, quick=options.quick), end="")
+    print(f"{options.against} before, these files after, in turns; {size}\n")
+    print(compared, end="")
+    if options.json:
+        _write_json(options.json, {"machine": machine, **compared.as_json()})
+    return int(compared.is_slower)
+
+
+def _chosen(names: Sequence[str], asked: Sequence[str]) -> list[str]:
+    """Give those that were asked for; all if none was."""
+    return [name for name in names if not asked or name in asked]
+
+
 def _run_all(chosen: Sequence[Benchmark], setting: Setting, rounds: int) -> list[Result]:
     """Run benchmarks one after the other; 0 rounds leaves their number to each."""
-    try:
+    with _progress_cleared():
         return [run(b, setting, rounds=rounds or None, progress=_tell) for b in chosen]
+
+
+def _write_json(path: Path, report: dict[str, Any]) -> None:
+    """Write a report for a program."""
+    path.write_text(json.dumps(report, indent=2) + "\n", "utf-8")
+
+
+@contextmanager
+def _progress_cleared() -> Iterator[None]:
+    """Leave no half line on the terminal."""
+    try:
+        yield
     finally:
         if sys.stderr.isatty():
             print(_CLEAR, end="", file=sys.stderr, flush=True)

@@ -68,10 +68,10 @@ def _lag(server: Served, creator: SocketClient, follower: SocketClient, runs: in
             patience = max(0.0, due - time.perf_counter()) if created < runs else None
             ready, _, _ = select.select([creator.socket, follower.socket], [], [], patience)
             if follower.socket in ready:
-                taken += _lags_of(follower.receive_bytes())
+                for message in follower.take_messages():
+                    taken += _lags_of(message)
             if creator.socket in ready:
-                creator.receive_bytes()
-                ended += 1
+                ended += len(creator.take_messages())
             if created < runs and time.perf_counter() >= due:
                 creator.send({"id": created, "call": "runs.create", "args": ONE_STEP})
                 created += 1

@@ -16,7 +16,9 @@ _CHUNK: Final = 1 << 20
 _SHORT: Final = 126
 _LONG: Final = 127
 _HEAD: Final = 4  # bytes, at least of frames that have some length
+_CLOSE: Final = 8
 _PING: Final = 9
+_PONG: Final = bytes((0x8A, 0x80, 0, 0, 0, 0))
 
 
 class SocketClient:
@@ -51,9 +53,19 @@ class SocketClient:
     def receive_bytes(self) -> bytes:
         """Wait for a message, and do not look into it."""
         while True:
-            opcode, payload = self._frame()
-            if opcode != _PING:
-                return payload
+            message = self._message()
+            if message is not None:
+                return message
+
+    def take_messages(self) -> list[bytes]:
+        """Take what has come, without waiting for more; give the whole messages in it."""
+        self._data += self._received()
+        messages = []
+        while self._whole():
+            message = self._message()
+            if message is not None:
+                messages.append(message)
+        return messages
 
     def take_frames(self) -> int:
         """Take what has come, without waiting; give the number of whole frames in it."""
@@ -68,6 +80,16 @@ class SocketClient:
         """Call an operation and wait for its answer."""
         self.send({"id": 0, "call": name, "args": args})
         return self.receive()
+
+    def _message(self) -> bytes | None:
+        """Take a frame; give the message in it, if there is one."""
+        opcode, payload = self._frame()
+        if opcode == _CLOSE:
+            raise ConnectionError(f"the server has closed the connection: {payload!r}")
+        if opcode == _PING:
+            self.socket.sendall(_PONG)  # a client that is silent for long is hung up on
+            return None
+        return payload
 
     def _frame(self) -> tuple[int, bytes]:
         first, second = self._take(2)

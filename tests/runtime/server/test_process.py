@@ -179,9 +179,9 @@ def test_a_drain_leaves_what_has_not_ended_for_the_next_start(tmp_path: Path) ->
     Meanwhile reading works and new work is refused; followers are told (R35).
     """
     data = tmp_path / "data"
-    with server(data, PERDURE_DRAIN_GRACE="3") as first:
-        brief = first.start("count", to=15, delay=0.1)
-        lasting = first.start("steps", n=30, delay=0.2)
+    with server(data, PERDURE_DRAIN_GRACE="2") as first:
+        brief = first.start("count", to=10, delay=0.1)
+        lasting = first.start("steps", n=20, delay=0.2)
         for run_id in (brief, lasting):
             first.until(run_id, "running")
         following = Curl(f"{first.url}/runs/{lasting}/events")
@@ -243,7 +243,7 @@ def test_a_follower_comes_back_after_kill_9_and_misses_nothing(tmp_path: Path) -
     data = tmp_path / "data"
     seen = []
     last_id: str | None = None
-    for life in range(4):
+    for life in range(3):
         with server(data) as running:
             begin = f"&after={last_id}" if life == 1 else ""
             url = f"{running.url}/events/export?plugin_id=demo{begin}"
@@ -269,7 +269,7 @@ def test_a_follower_comes_back_after_kill_9_and_misses_nothing(tmp_path: Path) -
         following.until("export", count=len(kept) - len(seen))
         following.stop()
         ids = [event.data["export_item_id"] for event in (*seen, *following.events)]
-    assert len(runs) == 12
+    assert len(runs) == 9
     assert len(ids) == len(set(ids))
     assert set(ids) == kept
 

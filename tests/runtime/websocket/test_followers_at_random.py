@@ -202,7 +202,9 @@ async def _finish(crowd: Crowd, line: Line) -> None:
                 return
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 20))]
+)
 async def test_what_was_seen_is_the_log(seed: int) -> None:
     """Nothing twice, nothing missing, whatever follows, connections and credit go through (R36)."""
     chance = random.Random(seed)
