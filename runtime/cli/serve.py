@@ -14,6 +14,7 @@ from perdure.runtime.kernel.terminal.invocation import (
     pass_invocation,
 )
 from perdure.runtime.kernel.terminal.text import pairs
+from perdure.runtime.runs.commands.interrupts import Interrupts
 from perdure.runtime.runs.commands.plugins_loaded import loaded_for
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def serve(
     runs get some time to end (drain_grace), and what has not ended is left for the next start. A
     second one leaves at once.
     """
+    interrupts = click.get_current_context().with_resource(Interrupts(at_once=2))
     import trio
 
     from perdure.runtime.server.server_logging import logging_to
@@ -68,14 +70,14 @@ def serve(
             remedy="Pass both: --tls-certificate FILE --tls-key FILE.",
         )
     with logging_to():
-        trio.run(_serve, invocation)
+        trio.run(_serve, invocation, interrupts)
 
 
-async def _serve(invocation: Invocation) -> None:
+async def _serve(invocation: Invocation, interrupts: Interrupts) -> None:
     import trio
 
+    from perdure.runtime.kernel.node import StoppedOpening
     from perdure.runtime.port import BadCertificate, CannotListen
-    from perdure.runtime.runs.commands.interrupts import Interrupts
     from perdure.runtime.server.server import Server
 
     server = Server(invocation.settings, loaded_for(invocation))
@@ -84,7 +86,7 @@ async def _serve(invocation: Invocation) -> None:
         await interrupts.first()
         server.stop()
 
-    with Interrupts(at_once=2) as interrupts:
+    with interrupts.listening():
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(stop)
@@ -93,6 +95,8 @@ async def _serve(invocation: Invocation) -> None:
             raise _refusal(group, ExitCode.USAGE, "VALIDATION_ERROR") from group
         except* CannotListen as group:
             raise _refusal(group, ExitCode.UNAVAILABLE, "UNAVAILABLE") from group
+        except* StoppedOpening:
+            raise click.exceptions.Exit(ExitCode.INTERRUPTED) from None
 
 
 async def _until_stopped(server: Any, invocation: Invocation, scope: Any) -> None:  # noqa: ANN401

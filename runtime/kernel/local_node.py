@@ -27,6 +27,8 @@ from perdure.runtime.secrets.secrets import open_secrets
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection
 
+    import trio
+
     from perdure.runtime.kernel.node import Node
     from perdure.runtime.kernel.settings import Settings
     from perdure.runtime.plugins.loading import Loaded
@@ -36,9 +38,15 @@ _NANOSECONDS: Final = 1_000_000_000
 
 @asynccontextmanager
 async def open_local_node(
-    settings: Settings, loaded: Loaded, *, only: Collection[str] | None = None
+    settings: Settings,
+    loaded: Loaded,
+    *,
+    only: Collection[str] | None = None,
+    stopping: trio.Event | None = None,
 ) -> AsyncIterator[Node]:
-    """Be the writer of the log for the length of a block; ``only`` is that of ``open_node``.
+    """Be the writer of the log for the length of a block.
+
+    ``only`` and ``stopping`` are those of ``open_node``.
 
     If the settings say so, plugins are loaded anew meanwhile when their files change.
     """
@@ -66,6 +74,7 @@ async def open_local_node(
                 limits=limits_of(settings),
                 claim_window=round(settings.idempotency_window * _NANOSECONDS),
                 only=only,
+                stopping=stopping,
                 blobs=BlobStore(env, depot, limits=blob_limits_of(settings)),
                 references=references,
                 secrets=open_secrets(env, data.path, os.environ, granted=settings.granted_secrets),

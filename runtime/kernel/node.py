@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -34,7 +35,7 @@ from perdure.runtime.runs.trigger import Trigger
 from perdure.runtime.runs.uploads import Blobs
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 
     from outcome import Outcome
 
@@ -51,6 +52,10 @@ if TYPE_CHECKING:
 OPERATIONS = operations_of(Runs, Bulk, Plugins, Channels, Blobs, Trigger)
 
 MOST_APART: Final = 32  # entries that are executed apart at once, if that is how they are triggered
+
+
+class StoppedOpening(Exception):
+    """A node was told to stop while it opened: it let go of the runs it had taken up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,7 @@ async def open_node(  # noqa: PLR0913 - a node has many parts
     limits: HostLimits | None = None,
     claim_window: int = CLAIM_WINDOW,
     only: Collection[str] | None = None,
+    stopping: trio.Event | None = None,
     blobs: BlobStore | None = None,
     references: References | None = None,
     secrets: Secrets | None = None,
@@ -86,19 +92,23 @@ async def open_node(  # noqa: PLR0913 - a node has many parts
     A process that is there for some runs only names those that it takes up; what else has not
     ended is left as it is, for a process that serves the log. Blobs, and references to them, are
     kept in memory unless stated.
+
+    If ``stopping`` is set before the node is open, runs that it has taken up are drained, so that
+    this does not count as a crash of theirs, and StoppedOpening is raised.
     """
     async with trio.open_nursery() as nursery:
         host = Host(log.env, log, plugins, limits=limits, blobs=blobs, secrets=secrets)
         await host.blobs.clean_up()
         await nursery.start(host.run)
         catalogue = Catalogue(log, directory)
-        await nursery.start(catalogue.run)
-        if only is None:
-            await recover(host, catalogue.open_runs)
-        else:
-            await drop_old_seals(host)
-            for run_id in only:
-                await take_up(host, run_id)
+        opening = partial(_take_up_runs, nursery, host, catalogue, only)
+        if stopping is None:
+            await opening()
+        elif await _is_stopped(opening, stopping):
+            host.drain()
+            with trio.move_on_after(host.limits.cancel_grace):
+                await host.settled()
+            raise StoppedOpening
         runs = Runs(host, catalogue, claim_window=claim_window)
         channels = Channels(host, catalogue)
         service = Blobs(host, references or References())
@@ -113,6 +123,32 @@ async def open_node(  # noqa: PLR0913 - a node has many parts
         yield Node(host, catalogue, runs, channels, service, operations)
         log.writer.give_up_when_stalled()
         nursery.cancel_scope.cancel()
+
+
+async def _take_up_runs(
+    nursery: trio.Nursery, host: Host, catalogue: Catalogue, only: Collection[str] | None
+) -> None:
+    await nursery.start(catalogue.run)
+    if only is None:
+        await recover(host, catalogue.open_runs)
+    else:
+        await drop_old_seals(host)
+        for run_id in only:
+            await take_up(host, run_id)
+
+
+async def _is_stopped(work: Callable[[], Awaitable[None]], stopping: trio.Event) -> bool:
+    """Do some work, or as much of it as there is time for; tell whether it was stopped."""
+    async with trio.open_nursery() as nursery:
+
+        async def stop() -> None:
+            await stopping.wait()
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(stop)
+        await work()
+        nursery.cancel_scope.cancel()
+    return stopping.is_set()
 
 
 class _Apart:

@@ -5,6 +5,8 @@
     ...
     server.stop()  # in good order; cancelling it ends it as a crash would
 
+If it is stopped before its node is open, ``run`` raises ``StoppedOpening``.
+
 The port is open first. Until the node has taken up what an earlier process left, only ``/healthz``
 and ``/readyz`` are answered and everything else waits: a browser that comes back to follow would
 take any refusal as final.
@@ -132,7 +134,7 @@ class Server:
         async with trio.open_nursery() as nursery:
             await nursery.start(serve)
             async with (
-                open_local_node(settings, self._loaded) as node,
+                open_local_node(settings, self._loaded, stopping=self._stopping) as node,
                 trio.open_nursery() as surfaces,
             ):
                 sockets = Sockets(node, principal_of)

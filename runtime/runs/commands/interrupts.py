@@ -1,6 +1,7 @@
 """Ctrl-C or SIGTERM while a run is executed: ask it to end, then force it, then leave at once.
 
-A server hears them too: the first lets it go down in good order, the second leaves.
+A server hears them too: the first lets it go down in good order, the second leaves. While a command
+still starts, before its event loop listens, the first one leaves: nothing has begun.
 
 The handler is Python's own, so that the third one leaves even while an entry blocks the event loop.
 """
@@ -9,14 +10,16 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import TYPE_CHECKING, Any, Final, Self
-
-import trio
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 from perdure.runtime.kernel.terminal.invocation import ExitCode
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import FrameType
+
+    import trio
 
 AT_ONCE: Final = 3
 LEAVING: Final = 2.0  # seconds that a forced end may take to let go of what does not obey
@@ -27,13 +30,13 @@ class Interrupts:
     """Counts Ctrl-C and SIGTERM for the length of a block."""
 
     def __init__(self, *, at_once: int = AT_ONCE) -> None:
-        """Wake the event loop that this is made in; leave with the last of so many."""
+        """Leave with the last of so many."""
         self.count = 0
         self.name = "Ctrl-C"  # what the last one is called
         self._signals = (signal.SIGINT, signal.SIGTERM)
         self._at_once = at_once
-        self._token = trio.lowlevel.current_trio_token()
-        self._heard = trio.Event()
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._heard: trio.Event
         self._before: list[Any] = []
 
     def __enter__(self) -> Self:
@@ -43,6 +46,18 @@ class Interrupts:
     def __exit__(self, *_: object) -> None:
         for number, before in zip(self._signals, self._before, strict=True):
             signal.signal(number, before)
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Wake this event loop for the length of a block; outside of it the first one leaves."""
+        import trio
+
+        self._heard = trio.Event()
+        self._token = trio.lowlevel.current_trio_token()
+        try:
+            yield
+        finally:
+            self._token = None
 
     async def first(self) -> None:
         """Wait until there was one."""
@@ -56,18 +71,20 @@ class Interrupts:
         return self.count
 
     async def cancel(self, scope: trio.CancelScope) -> None:
-        """Cancel a scope at the next one."""
-        await self.next()
+        """Cancel a scope at the first one."""
+        await self.first()
         scope.cancel()
 
     def _hear(self, number: int, _frame: FrameType | None) -> None:
         self.count += 1
         self.name = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
-        if self.count >= self._at_once:
+        if self._token is None or self.count >= self._at_once:
             leave_at_once(ExitCode.INTERRUPTED)
         self._token.run_sync_soon(self._wake)
 
     def _wake(self) -> None:
+        import trio
+
         self._heard.set()
         self._heard = trio.Event()
 
@@ -78,7 +95,7 @@ def leave_soon(code: ExitCode) -> None:
     signal.setitimer(signal.ITIMER_REAL, LEAVING)
 
 
-def leave_at_once(code: ExitCode) -> None:
+def leave_at_once(code: ExitCode) -> NoReturn:
     """End this process as a crash would: what was acknowledged is on disk."""
     if os.isatty(1):
         os.write(1, _SHOW_CURSOR)

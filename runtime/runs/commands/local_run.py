@@ -11,7 +11,7 @@ from perdure.runtime.kernel.local_node import open_local_node
 from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.kernel.terminal.invocation import ExitCode, exit_code_of
 from perdure.runtime.runs.commands.follow import follow_run
-from perdure.runtime.runs.commands.interrupts import Interrupts, leave_soon
+from perdure.runtime.runs.commands.interrupts import leave_soon
 from perdure.runtime.runs.commands.keyboard import Keyboard
 from perdure.runtime.runs.commands.live_view import display_for
 
@@ -22,37 +22,65 @@ if TYPE_CHECKING:
     from perdure.runtime.kernel.terminal.invocation import Invocation
     from perdure.runtime.plugins.loading import Loaded
     from perdure.runtime.runs.answers import RunAnswer
+    from perdure.runtime.runs.commands.interrupts import Interrupts
     from perdure.runtime.runs.commands.live_view import Display
 
     Begin = Callable[[Node], Awaitable[RunAnswer]]
 
 
-async def execute(invocation: Invocation, loaded: Loaded, begin: Begin) -> ExitCode:
-    """Begin a run as the log's writer and stay with it until its end."""
+async def execute(
+    invocation: Invocation, loaded: Loaded, begin: Begin, interrupts: Interrupts
+) -> ExitCode:
+    """Begin a run as the log's writer and stay with it until its end.
+
+    An interrupt while the node still opens cancels that, and no run is begun. Later ones are for
+    the run.
+    """
+    code, opened = ExitCode.INTERRUPTED, trio.Event()
+    with interrupts.listening():
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_stop_opening, interrupts, opened, nursery.cancel_scope)
+            async with open_local_node(invocation.settings, loaded, only=()) as node:
+                opened.set()
+                await trio.lowlevel.checkpoint_if_cancelled()
+                code = await _stay_with(node, invocation, begin, interrupts)
+            nursery.cancel_scope.cancel()
+    return code
+
+
+async def _stop_opening(
+    interrupts: Interrupts, opened: trio.Event, scope: trio.CancelScope
+) -> None:
+    await interrupts.first()
+    if not opened.is_set():
+        scope.cancel()
+
+
+async def _stay_with(
+    node: Node, invocation: Invocation, begin: Begin, interrupts: Interrupts
+) -> ExitCode:
     display = display_for(invocation)
     try:
-        async with open_local_node(invocation.settings, loaded, only=()) as node:
-            with Interrupts() as interrupts:
-                answer = await begin(node)
-                run_id = answer["run"]["run_id"]
-                display.begin(answer["run"], answer["cursor"])
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(_obey, interrupts, node, run_id, display)
-                    if answer["run"]["finished_at"] is None:
-                        if answer["run"]["started_at"] is not None:
-                            display.note("It had not ended: going on where it was left.")
-                        keyboard = None
-                        if not invocation.json:
-                            keyboard = _keyboard(node, run_id, display, nursery)
-                            await _ask_again(node, answer, keyboard)
-                        await follow_run(node.host.log, run_id, answer["cursor"], display, keyboard)
-                    ended = await node.operations.call(LOCAL, "runs.get", {"run_id": run_id})
-                    display.end(ended["run"], ended["cursor"])
-                    code = exit_code_of(ended["run"]["status"])
-                    if interrupts.count > 1:
-                        leave_soon(code)
-                    await node.host.settled()  # what the run has started ends with this process
-                    nursery.cancel_scope.cancel()
+        answer = await begin(node)
+        run_id = answer["run"]["run_id"]
+        display.begin(answer["run"], answer["cursor"])
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_obey, interrupts, node, run_id, display)
+            if answer["run"]["finished_at"] is None:
+                if answer["run"]["started_at"] is not None:
+                    display.note("It had not ended: going on where it was left.")
+                keyboard = None
+                if not invocation.json:
+                    keyboard = _keyboard(node, run_id, display, nursery)
+                    await _ask_again(node, answer, keyboard)
+                await follow_run(node.host.log, run_id, answer["cursor"], display, keyboard)
+            ended = await node.operations.call(LOCAL, "runs.get", {"run_id": run_id})
+            display.end(ended["run"], ended["cursor"])
+            code = exit_code_of(ended["run"]["status"])
+            if interrupts.count > 1:
+                leave_soon(code)
+            await node.host.settled()  # what the run has started ends with this process
+            nursery.cancel_scope.cancel()
     finally:
         display.close()
     return code
@@ -78,7 +106,7 @@ async def _give(node: Node, run_id: str, question_id: str, answer: Any) -> None:
 
 async def _obey(interrupts: Interrupts, node: Node, run_id: str, display: Display) -> None:
     """Pass Ctrl-C or SIGTERM on to the run: first ask, then force."""
-    await interrupts.next()
+    await interrupts.first()
     display.note("Asked the run to end. Ctrl-C again forces it, a third one leaves at once.")
     asked = {"run_id": run_id, "reason": interrupts.name}
     await node.operations.call(LOCAL, "runs.cancel", asked)

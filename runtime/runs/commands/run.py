@@ -14,6 +14,7 @@ from perdure.runtime.kernel.terminal.invocation import (
     pass_invocation,
 )
 from perdure.runtime.runs.commands.bulk import change_many, check_one_or_many, conditions, stated
+from perdure.runtime.runs.commands.interrupts import Interrupts
 from perdure.runtime.runs.commands.lists import arguments
 from perdure.runtime.runs.commands.parameters import EntryName, RunName, parsed_args, parsed_secrets
 from perdure.runtime.runs.commands.plugins_loaded import loaded_for
@@ -71,6 +72,7 @@ def run(
     to end, a second one forces it, a third one leaves at once; `perdure retry` goes on with a run
     that was left. If a server holds the log, the server runs it; Ctrl-C then stops watching.
     """
+    interrupts = click.get_current_context().with_resource(Interrupts())
     remote = remote_of(invocation)
     loaded = loaded_for(invocation)
     plugin_id, entry_id = entry
@@ -85,12 +87,12 @@ def run(
     }
 
     if remote is not None:
-        _watch(invocation, remote, remote.create(request))
+        _watch(invocation, remote, remote.create(request), interrupts)
 
     async def create(node: Node) -> RunAnswer:
         return await _create(node, request)
 
-    _finish(invocation, loaded, create)
+    _finish(invocation, loaded, create, interrupts)
 
 
 def _checked(
@@ -179,20 +181,21 @@ def retry(
     if run is None:
         change_many(invocation, remote, "retry", where, yes=yes)
         return
+    interrupts = click.get_current_context().with_resource(Interrupts())
     passed = parsed_secrets(secrets)
     record = _record(invocation, run)
     if remote is not None:
         answer = _record_answer(invocation, run)
         if record["finished_at"] is not None:
             answer = remote.retry(record["run_id"], passed)
-        _watch(invocation, remote, answer)
+        _watch(invocation, remote, answer, interrupts)
     loaded = loaded_for(invocation)
     Entries(loaded.plugins).find(record["plugin_id"], record["entry_id"])
 
     async def begin(node: Node) -> RunAnswer:
         return await _again(node, record["run_id"], passed)
 
-    _finish(invocation, loaded, begin)
+    _finish(invocation, loaded, begin, interrupts)
 
 
 async def _again(node: Node, run_id: str, secrets: dict[str, Any]) -> RunAnswer:
@@ -277,7 +280,9 @@ def _record_answer(invocation: Invocation, run: str) -> RunAnswer:
     return answer
 
 
-def _watch(invocation: Invocation, remote: Remote, answer: RunAnswer) -> NoReturn:
+def _watch(
+    invocation: Invocation, remote: Remote, answer: RunAnswer, interrupts: Interrupts
+) -> NoReturn:
     """Show how a run goes that a server executes, and leave with the exit code of its outcome."""
     import trio
 
@@ -285,15 +290,15 @@ def _watch(invocation: Invocation, remote: Remote, answer: RunAnswer) -> NoRetur
 
     if not invocation.json:
         invocation.say(f"The server at {remote.server.url} runs it.", err=True)
-    code: ExitCode = trio.run(watch_run, invocation, answer, None, remote)
+    code: ExitCode = trio.run(watch_run, invocation, answer, None, interrupts, remote)
     raise click.exceptions.Exit(code)
 
 
-def _finish(invocation: Invocation, loaded: Loaded, begin: Begin) -> None:
+def _finish(invocation: Invocation, loaded: Loaded, begin: Begin, interrupts: Interrupts) -> None:
     """Execute what begins here to its end, and leave with the exit code of its outcome."""
     import trio
 
     from perdure.runtime.runs.commands.local_run import execute
 
-    code: ExitCode = trio.run(execute, invocation, loaded, begin)
+    code: ExitCode = trio.run(execute, invocation, loaded, begin, interrupts)
     raise click.exceptions.Exit(code)

@@ -14,6 +14,7 @@ from perdure.runtime.kernel.terminal.invocation import (
     exit_code_of,
     pass_invocation,
 )
+from perdure.runtime.runs.commands.interrupts import Interrupts
 from perdure.runtime.runs.commands.lists import is_held
 from perdure.runtime.runs.commands.parameters import RunName
 from perdure.runtime.runs.commands.show import questions_of, reading
@@ -48,6 +49,7 @@ def watch(invocation: Invocation, run: str, after: str | None) -> None:
 
     Ctrl-C stops watching. The run goes on. Exit code 5: the process that executed it is gone.
     """
+    interrupts = click.get_current_context().with_resource(Interrupts())
     answer: RunAnswer = reading(
         invocation, lambda beside: beside.call("runs.get", {"run_id": beside.run_id(run)})
     )
@@ -55,12 +57,16 @@ def watch(invocation: Invocation, run: str, after: str | None) -> None:
         reading(invocation, lambda beside: beside.call("runs.list", {"after": after, "limit": 1}))
     import trio
 
-    code = trio.run(watch_run, invocation, answer, after)
+    code = trio.run(watch_run, invocation, answer, after, interrupts)
     raise click.exceptions.Exit(code)
 
 
 async def watch_run(
-    invocation: Invocation, answer: RunAnswer, after: str | None, remote: Remote | None = None
+    invocation: Invocation,
+    answer: RunAnswer,
+    after: str | None,
+    interrupts: Interrupts,
+    remote: Remote | None = None,
 ) -> ExitCode:
     """Show how a run goes that another process executes; a server is told what is typed here."""
     from contextlib import closing
@@ -74,7 +80,6 @@ async def watch_run(
     from perdure.eventlog.sqlite import SqliteStore
     from perdure.runtime.kernel.principal import LOCAL
     from perdure.runtime.runs.commands.follow import follow_run
-    from perdure.runtime.runs.commands.interrupts import Interrupts
     from perdure.runtime.runs.commands.live_view import display_for
     from perdure.runtime.runs.reader import RunReader
 
@@ -93,7 +98,7 @@ async def watch_run(
                 known = await log.resolve(cursor)
                 if run["status"] not in ENDED or begin.position < known.position:
                     left = trio.Event()
-                    with Interrupts() as interrupts:
+                    with interrupts.listening():
                         async with trio.open_nursery() as nursery:
                             scope = nursery.cancel_scope
                             nursery.start_soon(interrupts.cancel, scope)
