@@ -18,4 +18,9 @@ def main(*args: Any, **options: Any) -> None:
 
     for number, handler in zip(_SIGNALS, before, strict=True):
         signal.signal(number, handler)
-    program(*args, **options)
+    try:
+        program(*args, **options)
+    except BrokenPipeError:  # not even an error could be told
+        from perdure.runtime.kernel.terminal.output import end_by_sigpipe
+
+        end_by_sigpipe()

@@ -10,6 +10,7 @@ import click
 from perdure.runtime.cli import doctor, log_file, serve
 from perdure.runtime.kernel.terminal.command import Group, common
 from perdure.runtime.kernel.terminal.invocation import ExitCode, Invocation, Refusal
+from perdure.runtime.kernel.terminal.output import end_by_sigpipe
 from perdure.runtime.runs.commands import answer, lists, run, show, watch
 
 _CONFLICTS: Final = frozenset({403, 409, 503})  # HTTP's words for: not now, not you
@@ -46,9 +47,13 @@ class _Program(Group):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             ctx.exit(ExitCode.INTERRUPTED)
-        except (click.exceptions.Exit, click.Abort, BrokenPipeError):
+        except (click.exceptions.Exit, click.Abort):
             raise
+        except BrokenPipeError:
+            end_by_sigpipe()
         except BaseException as error:
+            if isinstance(error, BaseExceptionGroup) and error.subgroup(BrokenPipeError):
+                end_by_sigpipe()
             if isinstance(error, BaseExceptionGroup) and error.subgroup(KeyboardInterrupt):
                 ctx.exit(ExitCode.INTERRUPTED)
             told = _told(error, json=invocation.json)

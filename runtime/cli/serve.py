@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +14,7 @@ from perdure.runtime.kernel.terminal.invocation import (
     Refusal,
     pass_invocation,
 )
+from perdure.runtime.kernel.terminal.output import best_effort_output
 from perdure.runtime.kernel.terminal.text import pairs
 from perdure.runtime.runs.commands.interrupts import Interrupts
 from perdure.runtime.runs.commands.plugins_loaded import loaded_for
@@ -69,7 +71,7 @@ def serve(
             exit_code=ExitCode.USAGE,
             remedy="Pass both: --tls-certificate FILE --tls-key FILE.",
         )
-    with logging_to():
+    with best_effort_output(), logging_to(sys.stderr):
         trio.run(_serve, invocation, interrupts)
 
 

@@ -120,7 +120,7 @@ class Invocation:
     @property
     def is_terminal(self) -> bool:
         """Whether people read along."""
-        return sys.stdout.isatty()
+        return sys.stdout is not None and sys.stdout.isatty()
 
     @property
     def width(self) -> int | None:
@@ -141,7 +141,6 @@ class Invocation:
     def give(self, value: Any) -> None:  # noqa: ANN401 - any JSON value
         """Print an object for programs, on a line of its own."""
         click.echo(encoded(value))
-        sys.stdout.flush()
 
 
 def encoded(value: Any) -> str:  # noqa: ANN401 - any JSON value

@@ -13,6 +13,7 @@ from perdure.runtime.kernel.terminal.invocation import (
     Refusal,
     pass_invocation,
 )
+from perdure.runtime.kernel.terminal.output import best_effort_output
 from perdure.runtime.runs.commands.bulk import change_many, check_one_or_many, conditions, stated
 from perdure.runtime.runs.commands.interrupts import Interrupts
 from perdure.runtime.runs.commands.lists import arguments
@@ -300,5 +301,6 @@ def _finish(invocation: Invocation, loaded: Loaded, begin: Begin, interrupts: In
 
     from perdure.runtime.runs.commands.local_run import execute
 
-    code: ExitCode = trio.run(execute, invocation, loaded, begin, interrupts)
+    with best_effort_output():
+        code: ExitCode = trio.run(execute, invocation, loaded, begin, interrupts)
     raise click.exceptions.Exit(code)
