@@ -12,7 +12,7 @@ _INTERRUPTED = 130  # as in ExitCode, which is not imported yet
 
 
 def main(*args: Any, **options: Any) -> None:
-    """Run a command. A signal while the commands are still being imported ends the process."""
+    """Run a command. A signal ends the process while its modules are still being imported."""
     before = [signal.signal(number, lambda *_: os._exit(_INTERRUPTED)) for number in _SIGNALS]
     from perdure.runtime.cli.program import main as program
 
@@ -20,7 +20,7 @@ def main(*args: Any, **options: Any) -> None:
         signal.signal(number, handler)
     try:
         program(*args, **options)
-    except BrokenPipeError:  # not even an error could be told
+    except BrokenPipeError:  # the error message could not be written
         from perdure.runtime.kernel.terminal.output import end_by_sigpipe
 
         end_by_sigpipe()

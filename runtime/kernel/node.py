@@ -55,7 +55,7 @@ MOST_APART: Final = 32  # entries that are executed apart at once, if that is ho
 
 
 class StoppedOpening(Exception):
-    """A node was told to stop while it opened: it let go of the runs it had taken up."""
+    """The node was told to stop while it opened; it has drained the runs it had resumed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +93,8 @@ async def open_node(  # noqa: PLR0913 - a node has many parts
     ended is left as it is, for a process that serves the log. Blobs, and references to them, are
     kept in memory unless stated.
 
-    If ``stopping`` is set before the node is open, runs that it has taken up are drained, so that
-    this does not count as a crash of theirs, and StoppedOpening is raised.
+    If ``stopping`` is set before the node is open, the runs it has taken up are drained, so that
+    the stop does not count as a crash, and StoppedOpening is raised.
     """
     async with trio.open_nursery() as nursery:
         host = Host(log.env, log, plugins, limits=limits, blobs=blobs, secrets=secrets)
@@ -138,7 +138,7 @@ async def _take_up_runs(
 
 
 async def _is_stopped(work: Callable[[], Awaitable[None]], stopping: trio.Event) -> bool:
-    """Do some work, or as much of it as there is time for; tell whether it was stopped."""
+    """Do some work until it is done or ``stopping`` is set; tell whether it was stopped."""
     async with trio.open_nursery() as nursery:
 
         async def stop() -> None:

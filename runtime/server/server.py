@@ -152,7 +152,8 @@ class Server:
 
     async def _go_down(self, node: Node, port: Port, sockets: Sockets) -> None:
         host, grace = node.host, self._settings.drain_grace
-        _log.info("going down: no new work; %d runs get %g s to end", host.running, grace)
+        told = "shutting down: no new work; waiting up to %g s for %s to end"
+        _log.info(told, grace, _counted(host.running))
         host.close()
         with trio.move_on_after(grace):
             await host.at_rest(host.env.now() + round(grace * 1_000_000_000))
@@ -161,13 +162,17 @@ class Server:
         with trio.move_on_after(host.limits.cancel_grace):
             await host.settled()
         if left or host.waiting:
-            _log.info("%d runs are left for the next start", left + host.waiting)
+            _log.info("%s will resume at the next start", _counted(left + host.waiting))
         node.leaving.set()
         sockets.drain()
         port.drain()
         with trio.move_on_after(PARTING):
             await port.drained()
         _log.info("stopped")
+
+
+def _counted(runs: int) -> str:
+    return f"{runs:,} {'run' if runs == 1 else 'runs'}"
 
 
 def gate_of(settings: Settings) -> Gate:

@@ -1,7 +1,7 @@
-"""Standard output and standard error whose reader may leave: `perdure runs | head -1`.
+"""Standard output and standard error when their reader closes the pipe: `perdure runs | head -1`.
 
-A command that only reads ends, by SIGPIPE, as other programs do. One that executes runs goes on
-without output: the run must not be lost because its reader is.
+A command that only reads the log ends by SIGPIPE, like other programs. A command that executes runs
+continues without output, so that a closed pipe does not stop a run.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class _DroppingFile(io.FileIO):
-    """A file that drops what cannot be written: its reader is gone, its disk is full."""
+    """A file that discards data it cannot write: its reader is gone, or its disk is full."""
 
     def write(self, data: ReadableBuffer) -> int:
-        """Write as much as can be written; tell that all of it was, if nothing can."""
+        """Write data; if that fails, report it as written."""
         try:
             return super().write(data)
         except OSError:
@@ -33,7 +33,7 @@ class _DroppingFile(io.FileIO):
 
 @contextmanager
 def best_effort_output() -> Iterator[None]:
-    """Drop what cannot be written to standard output and error, for the length of a block."""
+    """Discard output that cannot be written, during a ``with`` block."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (_dropping(stream) for stream in before)
     try:
@@ -45,7 +45,7 @@ def best_effort_output() -> Iterator[None]:
 
 
 def _dropping(stream: TextIO | None) -> TextIO:
-    if stream is None:  # it was closed when this process started
+    if stream is None:  # the file descriptor was closed when this process started
         return Path(os.devnull).open("w", encoding="utf-8")
     if not isinstance(stream, io.TextIOWrapper):
         return stream
@@ -65,7 +65,7 @@ def _dropping(stream: TextIO | None) -> TextIO:
 
 
 def end_by_sigpipe() -> NoReturn:
-    """End this process as any program whose output nobody reads any more."""
+    """End this process by SIGPIPE, like any program whose output pipe is closed."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.raise_signal(signal.SIGPIPE)
-    os._exit(128 + signal.SIGPIPE)  # where it is blocked
+    os._exit(128 + signal.SIGPIPE)  # SIGPIPE is blocked

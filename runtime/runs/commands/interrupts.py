@@ -1,9 +1,10 @@
-"""Ctrl-C or SIGTERM while a run is executed: ask it to end, then force it, then leave at once.
+"""Ctrl-C and SIGTERM: the first asks the run to end, the second forces it, the third exits.
 
-A server hears them too: the first lets it go down in good order, the second leaves. While a command
-still starts, before its event loop listens, the first one leaves: nothing has begun.
+A server drains at the first signal and exits at the second. While a command still starts, before
+its event loop listens, the first signal exits: no work has begun.
 
-The handler is Python's own, so that the third one leaves even while an entry blocks the event loop.
+The handler is Python's own, so that the third signal exits even while an entry blocks the event
+loop.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ if TYPE_CHECKING:
     import trio
 
 AT_ONCE: Final = 3
-LEAVING: Final = 2.0  # seconds that a forced end may take to let go of what does not obey
+LEAVING: Final = 2.0  # seconds that a forced end waits for code that ignores it
 _SHOW_CURSOR: Final = b"\x1b[?25h"
 
 
 class Interrupts:
-    """Counts Ctrl-C and SIGTERM for the length of a block."""
+    """Counts Ctrl-C and SIGTERM during a ``with`` block."""
 
     def __init__(self, *, at_once: int = AT_ONCE) -> None:
-        """Leave with the last of so many."""
+        """Exit at the signal with the number ``at_once``."""
         self.count = 0
-        self.name = "Ctrl-C"  # what the last one is called
+        self.name = "Ctrl-C"  # the name of the last signal
         self._signals = (signal.SIGINT, signal.SIGTERM)
         self._at_once = at_once
         self._token: trio.lowlevel.TrioToken | None = None
@@ -49,7 +50,7 @@ class Interrupts:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Wake this event loop for the length of a block; outside of it the first one leaves."""
+        """Wake this event loop during a ``with`` block; outside of it the first signal exits."""
         import trio
 
         self._heard = trio.Event()
@@ -60,18 +61,18 @@ class Interrupts:
             self._token = None
 
     async def first(self) -> None:
-        """Wait until there was one."""
+        """Wait for the first signal; it may have come already."""
         while not self.count:
             await self.next()
 
     async def next(self) -> int:
-        """Wait for one more; give how many there were."""
+        """Wait for one more signal; return the count."""
         heard = self._heard
         await heard.wait()
         return self.count
 
     async def cancel(self, scope: trio.CancelScope) -> None:
-        """Cancel a scope at the first one."""
+        """Cancel a scope at the first signal."""
         await self.first()
         scope.cancel()
 
@@ -90,13 +91,13 @@ class Interrupts:
 
 
 def leave_soon(code: ExitCode) -> None:
-    """Leave with a code in a moment, even if something does not let go."""
+    """Exit after ``LEAVING`` seconds, even if some code ignores its cancellation."""
     signal.signal(signal.SIGALRM, lambda *_: leave_at_once(code))
     signal.setitimer(signal.ITIMER_REAL, LEAVING)
 
 
 def leave_at_once(code: ExitCode) -> NoReturn:
-    """End this process as a crash would: what was acknowledged is on disk."""
+    """Exit without clean-up, as a crash would. Acknowledged writes are on disk."""
     if os.isatty(1):
         os.write(1, _SHOW_CURSOR)
     os._exit(code)

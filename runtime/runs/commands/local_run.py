@@ -1,4 +1,4 @@
-"""Executing one run in this process, with somebody at the keyboard."""
+"""Execution of one run in this process, with a user at the terminal."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ async def execute(
 ) -> ExitCode:
     """Begin a run as the log's writer and stay with it until its end.
 
-    An interrupt while the node still opens cancels that, and no run is begun. Later ones are for
-    the run.
+    An interrupt while the node opens cancels the opening, and no run is created. Later interrupts
+    are passed to the run.
     """
     code, opened = ExitCode.INTERRUPTED, trio.Event()
     with interrupts.listening():
@@ -68,7 +68,7 @@ async def _stay_with(
             nursery.start_soon(_obey, interrupts, node, run_id, display)
             if answer["run"]["finished_at"] is None:
                 if answer["run"]["started_at"] is not None:
-                    display.note("It had not ended: going on where it was left.")
+                    display.note("Resuming the run where it stopped.")
                 keyboard = None
                 if not invocation.json:
                     keyboard = _keyboard(node, run_id, display, nursery)
@@ -79,7 +79,7 @@ async def _stay_with(
             code = exit_code_of(ended["run"]["status"])
             if interrupts.count > 1:
                 leave_soon(code)
-            await node.host.settled()  # what the run has started ends with this process
+            await node.host.settled()  # the children of the run end before this process
             nursery.cancel_scope.cancel()
     finally:
         display.close()
@@ -92,7 +92,7 @@ def _keyboard(node: Node, run_id: str, display: Display, nursery: trio.Nursery) 
 
 
 async def _ask_again(node: Node, answer: RunAnswer, keyboard: Keyboard) -> None:
-    """Ask what an earlier process has asked and nobody has answered."""
+    """Show the open questions that an earlier process asked."""
     request = {"run_id": answer["run"]["run_id"], "at": answer["cursor"]}
     page = await node.operations.call(LOCAL, "runs.questions", request)
     for each in page["questions"]:
@@ -107,10 +107,10 @@ async def _give(node: Node, run_id: str, question_id: str, answer: Any) -> None:
 async def _obey(interrupts: Interrupts, node: Node, run_id: str, display: Display) -> None:
     """Pass Ctrl-C or SIGTERM on to the run: first ask, then force."""
     await interrupts.first()
-    display.note("Asked the run to end. Ctrl-C again forces it, a third one leaves at once.")
+    display.note("Asked the run to end. A second Ctrl-C forces it, a third one kills this process.")
     asked = {"run_id": run_id, "reason": interrupts.name}
     await node.operations.call(LOCAL, "runs.cancel", asked)
     if interrupts.count < 2:  # noqa: PLR2004 - the second
         await interrupts.next()
-    display.note("Forcing it to end.")
+    display.note("Forcing the run to end.")
     await node.operations.call(LOCAL, "runs.cancel", asked | {"force": True})

@@ -1,4 +1,4 @@
-"""The plugins that a command works with."""
+"""The plugins of a command."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def loaded_for(invocation: Invocation) -> Loaded:
-    """Load plugins; say to people which could not be loaded."""
+    """Load plugins; warn of those that cannot be loaded."""
     from perdure.runtime.plugins.loading import load_plugins
 
     loaded = load_plugins(invocation.settings)

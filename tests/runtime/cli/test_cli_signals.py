@@ -107,7 +107,7 @@ def test_the_first_signal_stops_watching_that_has_not_begun(
     """Also before the event loop of `perdure watch` hears it."""
     shell.call("run", "demo.fail")
     run_id = shell.runs()[0]["run_id"]
-    module = "perdure.runtime.runs.commands.follow"
+    module = "perdure.runtime.kernel.log_reader"
     with signaled_at_import(shell, module, number, "watch", run_id) as process:
         _, err = process.communicate(timeout=SOON)
     assert (process.returncode, err) == (130, "")
