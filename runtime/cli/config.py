@@ -13,15 +13,16 @@ from perdure.runtime.kernel.terminal.text import Cell, Column, table
 
 @click.command(
     cls=Command,
-    short_help="List all settings and where they come from.",
+    short_help="List all settings with their origins.",
     examples=["perdure config", "PERDURE_RUNS=10 perdure config --json"],
 )
 @common
 @pass_invocation
 def config(invocation: Invocation) -> None:
-    """List all settings: each value, where it comes from, what it is for.
+    """List all settings with value, origin and description.
 
-    Flags come before PERDURE_* variables, those before perdure.toml, and that before defaults.
+    Flags override PERDURE_* variables, variables override perdure.toml, perdure.toml overrides
+    defaults.
     """
     loaded, known = invocation.loaded, invocation.table
     values = known.values(loaded.settings)

@@ -1,4 +1,4 @@
-"""`perdure doctor`: whether this machine is a good place for a log."""
+"""`perdure doctor`: checks whether this machine is fit to hold a log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FSYNCS: Final = 16
 _BLOCK: Final = b"perdure " * 512  # a page
 _SLOW: Final = 0.05  # seconds for an fsync, above which every commit is slow
-_TOO_FAST: Final = 0.00001  # no disk is that fast
+_TOO_FAST: Final = 0.00001  # faster than any disk
 _LITTLE: Final = 1 << 30
 _TOO_LITTLE: Final = 64 << 20
 _BEGINNING: Final = 1_700_000_000  # seconds; a clock before this has not been set
@@ -34,7 +34,7 @@ _NANOSECONDS: Final = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What was looked at, how it is, and what to do if it is not well."""
+    """One check: its result, and a remedy if there is a problem."""
 
     name: str
     status: str  # ok, warn, fail
@@ -44,16 +44,16 @@ class Check:
 
 @click.command(
     cls=Command,
-    short_help="Look at log, disk, clock and sandbox.",
+    short_help="Check log, disk, clock and sandbox.",
     examples=["perdure doctor", "perdure doctor --json"],
 )
 @common
 @pass_invocation
 def doctor(invocation: Invocation) -> None:
-    """Look at the log, the disk, the clock and what processes can be shut in with.
+    """Check the log, the disk, the clock, and what the system offers to isolate processes.
 
-    Nothing is changed; a small file is written beside the log for a moment. Exit code 1: something
-    is wrong.
+    The command changes nothing; it writes a small temporary file beside the log. Exit code 1: a
+    check failed.
     """
     data = invocation.data
     checks = [*_versions(), *_store(data), *_disk(data), *_clock(data), *_sandbox()]
@@ -89,7 +89,7 @@ def _store(data: DataDir) -> Iterator[Check]:
 
     yield _directory(data)
     if not data.log.exists():
-        yield Check("log", "ok", "none yet; the first run makes it")
+        yield Check("log", "ok", "none yet; the first run creates it")
         return
     try:
         store = SqliteStore.open_reader(data.log)
@@ -102,24 +102,26 @@ def _store(data: DataDir) -> Iterator[Check]:
         return
     found = f"format {SCHEMA_VERSION}, {head:,} records, {size(data.log.stat().st_size)}"
     if head < last:
-        remedy = "`perdure log verify` tells more; restore a backup elsewhere."
-        yield Check("log", "fail", f"{found}; it once had {last:,}", remedy)
+        remedy = "`perdure log verify` lists the damage; restore a backup elsewhere."
+        yield Check("log", "fail", f"{found}; it had {last:,} before", remedy)
     else:
-        yield Check("log", "ok", f"{found}; `perdure log verify` reads it all")
+        yield Check("log", "ok", f"{found}; `perdure log verify` checks every record")
     holder = holder_of(data.log)
     if holder is None:
         yield Check("writer", "ok", "nobody")
     else:
-        yield Check("writer", "ok", f"process {holder.pid}" if holder.known else "not known here")
+        yield Check(
+            "writer", "ok", f"process {holder.pid}" if holder.known else "unknown on this system"
+        )
 
 
 def _directory(data: DataDir) -> Check:
-    """Say where the directory is, and whether it is for its owner alone."""
+    """Check that only the owner can read the data directory."""
     path = data.path.absolute()
     mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         told = f"{path} can be read by others (mode {mode:o})"
-        return Check("data directory", "warn", told, f"What runs do is in it: chmod 700 {path}")
+        return Check("data directory", "warn", told, f"It holds the data of runs: chmod 700 {path}")
     return Check("data directory", "ok", str(path))
 
 
@@ -129,25 +131,25 @@ def _disk(data: DataDir) -> Iterator[Check]:
     place = _existing(data.path)
     free = shutil.disk_usage(place).free
     status = "fail" if free < _TOO_LITTLE else "warn" if free < _LITTLE else "ok"
-    yield Check("disk space", status, f"{size(free)} free", "Make room before the log needs it.")
+    yield Check("disk space", status, f"{size(free)} free", "Delete files before the disk is full.")
     try:
         times = sorted(_fsyncs(place))
     except OSError as error:
-        remedy = "The log needs a directory that it can write to."
+        remedy = "The log needs a directory that is writable."
         yield Check("fsync", "fail", str(error), remedy)
         return
     median, worst = times[len(times) // 2], times[-1]
     told = f"{median * 1000:.2f} ms, at worst {worst * 1000:.2f} ms"
     if median > _SLOW:
-        yield Check("fsync", "warn", told, "Every commit waits for it: use a faster disk.")
+        yield Check("fsync", "warn", told, "Every commit waits for fsync: use a faster disk.")
     elif median < _TOO_FAST:
-        yield Check("fsync", "warn", told, "This is memory, not a disk: nothing here will last.")
+        yield Check("fsync", "warn", told, "This is memory, not a disk: a log here will not last.")
     else:
         yield Check("fsync", "ok", told)
 
 
 def _existing(path: Path) -> Path:
-    """Give the directory, or the nearest one above it that exists."""
+    """Return the directory, or its nearest parent that exists."""
     path = path.absolute()
     while not path.is_dir():
         path = path.parent
@@ -178,14 +180,14 @@ def _clock(data: DataDir) -> Iterator[Check]:
     if now < _BEGINNING:
         yield Check("clock", "fail", told, "The clock has not been set.")
     elif ahead > _SKEW:
-        remedy = "The clock went back. The log goes on; times in it stand still until then."
+        remedy = "The clock was set back. New records get the time of the last one until then."
         yield Check("clock", "warn", f"{told}; the log is {ahead:.0f} s ahead", remedy)
     else:
         yield Check("clock", "ok", told)
 
 
 def _newest(data: DataDir) -> float:
-    """Give the time of the newest record, in epoch seconds."""
+    """Return the time of the newest record in epoch seconds."""
     from perdure.eventlog.errors import EventLogError
     from perdure.eventlog.sqlite import SqliteStore
 
@@ -199,12 +201,12 @@ def _newest(data: DataDir) -> float:
 
 
 def _sandbox() -> Iterator[Check]:
-    """Say what there is to shut processes in with. Without it they run as anything else does."""
+    """Check what the system offers to isolate processes; without it they run unconfined."""
     import shutil
 
     from perdure.runtime.process.sandbox import features
 
-    remedy = "Process entries still run, less shut in."
+    remedy = "Process entries run with less isolation."
     unshare = shutil.which("unshare")
     yield Check("unshare", "ok" if unshare else "warn", unshare or "not installed", remedy)
     namespaces = [n for n in ("user", "pid", "net", "mnt") if Path(f"/proc/self/ns/{n}").exists()]
@@ -218,12 +220,12 @@ def _sandbox() -> Iterator[Check]:
         (
             "pid namespace",
             found.pid_namespace,
-            "What leaves the group of a process can outlive it.",
+            "Children that leave the process group can outlive their run.",
         ),
         (
             "network namespace",
             found.network_namespace,
-            "`network = false` closes nothing off here.",
+            "`network = false` has no effect here.",
         ),
     ):
         told = f"tried: {' '.join(Path(word).name for word in way)}" if way else "tried in vain"
@@ -231,7 +233,7 @@ def _sandbox() -> Iterator[Check]:
     controllers = _read("/sys/fs/cgroup/cgroup.controllers")
     writable = os.access("/sys/fs/cgroup", os.W_OK)
     if controllers:
-        told = f"v2 ({controllers})" + ("" if writable else ", not writable by us")
+        told = f"v2 ({controllers})" + ("" if writable else ", not writable")
         yield Check("cgroups", "ok" if writable else "warn", told, remedy)
     else:
         old = Path("/sys/fs/cgroup").is_dir() and sys.platform == "linux"
@@ -239,7 +241,7 @@ def _sandbox() -> Iterator[Check]:
 
 
 def _user_namespaces() -> str:
-    """Say how many user namespaces there may be; empty if they are not for us."""
+    """Return the limit of user namespaces; empty if this user may not create them."""
     allowed = _read("/proc/sys/user/max_user_namespaces")
     switch = _read("/proc/sys/kernel/unprivileged_userns_clone")
     if not allowed.isdigit() or int(allowed) == 0 or (switch == "0" and os.geteuid() != 0):

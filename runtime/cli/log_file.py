@@ -1,4 +1,4 @@
-"""`perdure log`: the log as a file: verify it, back it up, restore it."""
+"""`perdure log`: verify, back up and restore the log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perdure.runtime.kernel.terminal.invocation import (
     Refusal,
     pass_invocation,
 )
-from perdure.runtime.kernel.terminal.text import styled
+from perdure.runtime.kernel.terminal.text import counted, styled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 Found = TypeVar("Found")
 _SEALS_REMEDY: Final = (
-    "Those runs would fail with SECRET_REQUIRED. Bring their files in sealed/ (or seal.key, mode",
-    "600) back from a backup before they are taken up, or pass the secret again afterwards:",
+    "Those runs would fail with SECRET_REQUIRED. Restore their files in sealed/ (or seal.key, mode",
+    "600) from a backup before the runs resume, or pass the secret again afterwards:",
     "  perdure retry RUN --secret NAME=VALUE",
 )
 
@@ -48,12 +48,12 @@ def log() -> None:
 @common
 @pass_invocation
 def verify(invocation: Invocation) -> None:
-    """Read the whole log and what it names, and say whether all of it keeps its promises.
+    """Check every record of the log, and the blobs and sealed secrets that it names.
 
     Blobs are compared with their hashes, sealed secrets are opened with seal.key. --data-dir may
-    name a backup too.
+    name a backup.
 
-    Works beside the process that writes it. Exit code 1: something is wrong.
+    Another process may write the log meanwhile. Exit code 1: a problem was found.
     """
     from contextlib import closing
     from functools import partial
@@ -92,7 +92,7 @@ def verify(invocation: Invocation) -> None:
 
 
 def _looked_at(report: Report, look: Callable[[], Found], nothing: Found) -> Found:
-    """Look at what a log names. One that is damaged may lead nowhere, and its report says so."""
+    """Check what the log names. In a damaged log this may fail; its report says why already."""
     try:
         return look()
     except Exception:
@@ -104,30 +104,33 @@ def _looked_at(report: Report, look: Callable[[], Found], nothing: Found) -> Fou
 def _tell_verified(
     invocation: Invocation, report: Report, blobs: BlobReport | None, seals: SealReport
 ) -> None:
-    """Say what was read, what is wrong with it, and what to do."""
-    invocation.say(f"{report.records:,} records in {report.streams:,} streams were read.")
+    """Print what was read, the problems, and what to do."""
+    invocation.say(
+        f"Read {counted(report.records, 'record')} in {counted(report.streams, 'stream')}."
+    )
     _tell_problems(invocation, report)
     if blobs is not None:
-        invocation.say(f"{blobs.blobs:,} blobs of {blobs.bytes:,} bytes were read.")
+        invocation.say(f"Read {counted(blobs.blobs, 'blob')} of {counted(blobs.bytes, 'byte')}.")
         _tell_problems(invocation, blobs)
     if seals.seals:
-        invocation.say(f"{seals.seals:,} sealed secrets were opened.")
+        invocation.say(f"Opened {counted(seals.seals, 'sealed secret')}.")
     _tell_problems(invocation, seals)
     if not report.sound:
-        invocation.say(f"{report.problem_count:,} problems. Do not write to this log any more:")
+        found = counted(report.problem_count, "problem")
+        invocation.say(f"Found {found}. Do not write to this log any more:")
         invocation.say("keep the file, and restore a backup into another directory:")
         invocation.say("  perdure log restore BACKUP --data-dir DIR")
         return
     invocation.say(styled("The log is sound.", "ok"))
     if blobs is not None and not blobs.sound:
-        invocation.say("But blobs are missing or damaged: bring those files back from a backup;")
-        invocation.say("the runs that name them can be read as before.")
+        invocation.say("But blobs are missing or damaged: restore those files from a backup.")
+        invocation.say("The runs that name them can be read as before.")
     if not seals.sound:
         invocation.lines(_SEALS_REMEDY)
 
 
 def _blobs_of(invocation: Invocation) -> BlobReport | None:
-    """Look at the blobs, if there are any."""
+    """Check the blobs, if there are any."""
     if not (invocation.place.path / "scopes").is_dir():
         return None
     import trio
@@ -145,33 +148,33 @@ def _blobs_of(invocation: Invocation) -> BlobReport | None:
 @click.option(
     "--without-key",
     is_flag=True,
-    help="Leave out seal.key, which opens sealed secrets; keep it elsewhere.",
+    help="Do not copy seal.key, which opens sealed secrets.",
 )
 @common
 @pass_invocation
 def backup(invocation: Invocation, dest: Path, *, without_key: bool) -> None:
-    """Copy the log and what it names into a new directory, also while it is being written.
+    """Copy the log, its blobs and its sealed secrets into a new directory.
 
-    With the blobs go the sealed secrets of runs that have not ended, and seal.key, which opens
-    them: whoever can read the backup can read those secrets.
+    Another process may write the log meanwhile. seal.key is copied too: a reader of the backup can
+    open the sealed secrets, which are those of runs that have not ended.
 
-    The directory appears complete, or not at all. It is never overwritten. Exit code 1: a blob or
-    a sealed secret is missing or damaged; the rest was copied.
+    The directory appears complete or not at all, and an existing one is never overwritten. Exit
+    code 1: a blob or a sealed secret is missing or damaged; the rest was copied.
     """
     import trio
 
     require_log(invocation)
     if not dest.parent.is_dir():
-        raise click.UsageError(f"{dest.parent} is not a directory; make it first.")
+        raise click.UsageError(f"{dest.parent} is not a directory; create it first.")
     records, report = trio.run(_back_up, invocation, dest, not without_key)
     if invocation.json:
         invocation.give({"path": str(dest), "records": records, **_beside_log(report)})
     else:
-        invocation.say(f"{_counted(records, report)} are in {dest}.")
+        invocation.say(f"Copied {_counted(records, report)} to {dest}.")
         if report.seals.has_key:
-            invocation.say("seal.key is in it too: who can read the backup can open what it seals.")
+            invocation.say("It contains seal.key: a reader of the backup can open sealed secrets.")
         elif without_key:
-            invocation.say("seal.key is not in it: keep a copy elsewhere, for the restore.")
+            invocation.say("It does not contain seal.key: keep a copy for the restore.")
         _tell_all_problems(invocation, report)
     if not report.sound:
         raise click.exceptions.Exit(ExitCode.FAILED)
@@ -207,10 +210,10 @@ async def _back_up(
 @common
 @pass_invocation
 def restore(invocation: Invocation, src: Path) -> None:
-    """Make a log of a backup, with blobs and sealed secrets, in a data directory that has none.
+    """Restore a backup, with blobs and sealed secrets, into a data directory without a log.
 
-    Cursors of the log that was backed up are refused by the new one. If seal.key was left out of
-    the backup, put it into the data directory before, or before anything runs there.
+    The restored log refuses cursors of the original log. If the backup lacks seal.key, put the
+    key into the data directory before any run executes there.
     """
     from contextlib import closing
 
@@ -223,14 +226,14 @@ def restore(invocation: Invocation, src: Path) -> None:
     data = invocation.data
     if data.log.exists():
         raise Refusal(
-            f"{data.log} exists already and is never overwritten.",
+            f"{data.log} exists already; a log is never overwritten.",
             code="CONFLICT",
             exit_code=ExitCode.UNAVAILABLE,
-            remedy="Name another directory with --data-dir, or move this one away first.",
+            remedy="Pass another directory with --data-dir, or move this one away.",
         )
     if not (src / LOG_BACKUP).is_file():
-        raise click.UsageError(f"{src} is no backup: `perdure log backup` makes one.")
-    SqliteStore.open_reader(src / LOG_BACKUP, kind=BACKUP).close()  # before anything is made for it
+        raise click.UsageError(f"{src} is not a backup; `perdure log backup` creates one.")
+    SqliteStore.open_reader(src / LOG_BACKUP, kind=BACKUP).close()  # before anything is created
     data.make()
     report = trio.run(_restore, invocation, src)
     with closing(SqliteStore.open_reader(data.log)) as store:
@@ -239,10 +242,10 @@ def restore(invocation: Invocation, src: Path) -> None:
         restored = {"path": str(data.log), "records": records, "generation": generation}
         invocation.give({**restored, **_beside_log(report)})
     else:
-        invocation.say(f"{_counted(records, report)} are in {data.path}.")
-        invocation.say(f"It is a log of its own now, of generation {generation}.")
+        invocation.say(f"Restored {_counted(records, report)} into {data.path}.")
+        invocation.say(f"The restored log has a generation of its own: {generation}.")
         if report.seals.seals and not report.seals.has_key:
-            invocation.say(f"The backup has no key: put seal.key (mode 600) into {data.path} now.")
+            invocation.say(f"The backup lacks seal.key: put it (mode 600) into {data.path} now.")
         _tell_all_problems(invocation, report)
     if not report.sound:
         raise click.exceptions.Exit(ExitCode.FAILED)
@@ -271,7 +274,7 @@ async def _verify_blobs(invocation: Invocation) -> BlobReport:
 
 
 def _opened(invocation: Invocation) -> SqliteStore:
-    """Open what is to be verified: the log, or the one in a backup."""
+    """Open the log, or the log in a backup."""
     from perdure.eventlog.sqlite import SqliteStore
     from perdure.eventlog.sqlite.store import BACKUP
 
@@ -304,13 +307,13 @@ def _beside_log(report: BackupReport) -> dict[str, Any]:
 
 
 def _counted(records: int, report: BackupReport) -> str:
-    """Say how much there is of everything that there is."""
+    """Return the numbers of records, blobs and sealed secrets as text."""
     blobs, seals = report.blobs, report.seals
-    parts = [f"{records:,} records"]
+    parts = [counted(records, "record")]
     if blobs.blobs:
-        parts.append(f"{blobs.blobs:,} blobs of {blobs.bytes:,} bytes")
+        parts.append(f"{counted(blobs.blobs, 'blob')} of {counted(blobs.bytes, 'byte')}")
     if seals.seals:
-        parts.append(f"{seals.seals:,} sealed secrets")
+        parts.append(counted(seals.seals, "sealed secret"))
     return " and ".join(parts)
 
 
@@ -332,15 +335,15 @@ def require_log(invocation: Invocation) -> None:
     """Refuse if there is no log yet."""
     if not invocation.data.log.exists():
         raise Refusal(
-            f"there is no log in {invocation.data.path}.",
+            f"There is no log in {invocation.data.path}.",
             code="UNAVAILABLE",
             exit_code=ExitCode.UNAVAILABLE,
-            remedy="`perdure run demo.count` makes one; --data-dir names another directory.",
+            remedy="`perdure run demo.count` creates one; --data-dir names another directory.",
         )
 
 
 def _counting(invocation: Invocation) -> Callable[[int], None]:
-    """Count records on a terminal while it takes its time."""
+    """Return a callback that shows the number of records on a terminal."""
     if invocation.json or not invocation.is_terminal:
         return lambda _: None
 

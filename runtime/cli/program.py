@@ -1,4 +1,4 @@
-"""The `perdure` command and the edge of all its commands: errors leave as sentences."""
+"""The `perdure` command. Errors of all its commands are turned into messages here."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from perdure.runtime.cli.serve import serve
 from perdure.runtime.features import FEATURES
 from perdure.runtime.kernel.terminal.command import Group, common
 from perdure.runtime.kernel.terminal.invocation import ExitCode, Invocation, Refusal
+from perdure.runtime.kernel.terminal.output import end_by_sigpipe
 
 if TYPE_CHECKING:
     from perdure.runtime.kernel.features import Features
 
-_CONFLICTS: Final = frozenset({403, 409, 503})  # HTTP's words for: not now, not you
+_CONFLICTS: Final = frozenset({403, 409, 503})  # HTTP status codes that mean: refused for now
 _INTERNAL: Final = 500
 _HOLDER_REMEDY: Final = (
-    "Reading works beside it: `perdure runs`, `show`, `watch`. To write, wait until it ends or stop"
-    " it; a server\nis asked by `run`, `retry`, `cancel` and `answer` once it is ready. To use"
-    " another log,"
-    " pass --data-dir."
+    "`perdure runs`, `show` and `watch` can read the log meanwhile. To write it, wait until that"
+    " process ends, or\nstop it. If it is a server that is starting, try again once it is ready. To"
+    " use another log, pass --data-dir."
 )
-_PLACE_REMEDY: Final = "Name a directory that you can write to, with --data-dir."
+_PLACE_REMEDY: Final = "Pass a directory that you can write to with --data-dir."
 _SYSTEM_REMEDIES: Final = {
-    errno.ENOSPC: "Make room on that disk, or name a directory on another one with --data-dir.",
-    errno.EROFS: "Nothing can be written there: name a directory on another disk with --data-dir.",
+    errno.ENOSPC: "Free space on that disk, or pass a directory on another disk with --data-dir.",
+    errno.EROFS: "The disk is read-only: pass a directory on another disk with --data-dir.",
 }
 _FILE_REMEDY: Final = (
-    "If it was a log once, restore a backup: perdure log restore BACKUP --data-dir DIR. To use"
+    "If the file was a log, restore a backup: perdure log restore BACKUP --data-dir DIR. To use"
     " another log,\npass --data-dir."
 )
 
 
 class _Program(Group):
-    """The outermost group: whatever its commands raise ends here."""
+    """The outermost group: it handles all exceptions of its commands."""
 
     features: Features
 
@@ -47,15 +47,19 @@ class _Program(Group):
         return super().make_context(*args, **{"obj": Invocation(self.features), **more})
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - what the command gives
-        """Run a command; tell errors that people can do something about."""
+        """Run a command; turn known errors into refusals with a remedy."""
         invocation = ctx.ensure_object(Invocation)
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
             ctx.exit(ExitCode.INTERRUPTED)
-        except (click.exceptions.Exit, click.Abort, BrokenPipeError):
+        except (click.exceptions.Exit, click.Abort):
             raise
+        except BrokenPipeError:
+            end_by_sigpipe()
         except BaseException as error:
+            if isinstance(error, BaseExceptionGroup) and error.subgroup(BrokenPipeError):
+                end_by_sigpipe()
             if isinstance(error, BaseExceptionGroup) and error.subgroup(KeyboardInterrupt):
                 ctx.exit(ExitCode.INTERRUPTED)
             told = _told(error, json=invocation.json)
@@ -66,7 +70,7 @@ class _Program(Group):
 
 
 def _told(error: BaseException, *, json: bool) -> Refusal | None:
-    """Say what an error means to people; None if it is ours alone, or said already."""
+    """Return the refusal for an error; None if click shows it, or if it is a bug."""
     if isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         return _told(error.exceptions[0], json=json)
     if isinstance(error, Refusal):
@@ -122,7 +126,7 @@ def _told_from_below(error: BaseException) -> Refusal | None:
 
 
 def _of_the_machine(error: BaseException) -> tuple[str, str | None]:
-    """Say what a file or the system refuses, and what to do."""
+    """Return the message and the remedy for an error of a file or of the system."""
     from perdure.eventlog.errors import LogUnsupported
 
     if isinstance(error, OSError) and error.strerror:
@@ -132,7 +136,7 @@ def _of_the_machine(error: BaseException) -> tuple[str, str | None]:
 
 
 def refused(error: Any) -> Refusal:  # noqa: ANN401 - an OperationError, imported late
-    """Tell an error of the table of operations."""
+    """Return the refusal for an error of the table of operations."""
     exit_code = ExitCode.USAGE
     if error.kind.status in _CONFLICTS:
         exit_code = ExitCode.UNAVAILABLE
@@ -161,7 +165,7 @@ def program(features: Features) -> click.Group:
     def main() -> None:
         """Perdure: an event-sourced actor runtime for long-running agent work.
 
-        A RUN is a run's id, or as much of its beginning as fits no other run.
+        A RUN is a run's id, or a prefix that matches only one run.
         """
 
     main.features = features

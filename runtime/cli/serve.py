@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,7 +14,9 @@ from perdure.runtime.kernel.terminal.invocation import (
     Refusal,
     pass_invocation,
 )
+from perdure.runtime.kernel.terminal.output import best_effort_output
 from perdure.runtime.kernel.terminal.text import pairs
+from perdure.runtime.runs.commands.interrupts import Interrupts
 
 if TYPE_CHECKING:
     from perdure.runtime.server.server import Serving
@@ -28,10 +31,10 @@ if TYPE_CHECKING:
         "perdure serve --host 0.0.0.0 --tls-certificate cert.pem --tls-key key.pem",
     ],
 )
-@click.option("--host", help="The address to listen on; 127.0.0.1 unless stated.")
-@click.option("--port", type=click.IntRange(0, 65535), help="The port; 7373 unless stated.")
-@click.option("--tls-certificate", metavar="FILE", help="The certificate (PEM), for TLS.")
-@click.option("--tls-key", metavar="FILE", help="The key (PEM) that belongs to it.")
+@click.option("--host", help="The address to listen on; default 127.0.0.1.")
+@click.option("--port", type=click.IntRange(0, 65535), help="The port; default 7373.")
+@click.option("--tls-certificate", metavar="FILE", help="The TLS certificate (PEM).")
+@click.option("--tls-key", metavar="FILE", help="The private key of the certificate (PEM).")
 @common
 @pass_invocation
 def serve(
@@ -43,10 +46,11 @@ def serve(
 ) -> None:
     """Serve the log of the data directory until stopped.
 
-    Runs that an earlier process left are gone on with. Ctrl-C or SIGTERM: no new work is taken,
-    runs get some time to end (drain_grace), and what has not ended is left for the next start. A
-    second one leaves at once.
+    The server resumes runs that an earlier process did not finish. On Ctrl-C or SIGTERM it takes
+    no new work and gives runs drain_grace seconds to end; runs still in progress resume when the
+    server next starts. A second signal kills it.
     """
+    interrupts = click.get_current_context().with_resource(Interrupts(at_once=2))
     import trio
 
     from perdure.runtime.server.server_logging import logging_to
@@ -61,20 +65,20 @@ def serve(
     invocation.place.check()
     if bool(settings.tls_certificate) != bool(settings.tls_key):
         raise Refusal(
-            "A certificate and its key belong together.",
+            "A TLS certificate needs its key, and a key its certificate.",
             code="VALIDATION_ERROR",
             exit_code=ExitCode.USAGE,
             remedy="Pass both: --tls-certificate FILE --tls-key FILE.",
         )
-    with logging_to():
-        trio.run(_serve, invocation)
+    with best_effort_output(), logging_to(sys.stderr):
+        trio.run(_serve, invocation, interrupts)
 
 
-async def _serve(invocation: Invocation) -> None:
+async def _serve(invocation: Invocation, interrupts: Interrupts) -> None:
     import trio
 
+    from perdure.runtime.kernel.opening import StoppedOpening
     from perdure.runtime.port import BadCertificate, CannotListen
-    from perdure.runtime.runs.commands.interrupts import Interrupts
     from perdure.runtime.server.server import Server
 
     warn = (lambda _: None) if invocation.json else invocation.warn
@@ -85,7 +89,7 @@ async def _serve(invocation: Invocation) -> None:
         await interrupts.first()
         server.stop()
 
-    with Interrupts(at_once=2) as interrupts:
+    with interrupts.listening():
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(stop)
@@ -94,6 +98,8 @@ async def _serve(invocation: Invocation) -> None:
             raise _refusal(group, ExitCode.USAGE, "VALIDATION_ERROR") from group
         except* CannotListen as group:
             raise _refusal(group, ExitCode.UNAVAILABLE, "UNAVAILABLE") from group
+        except* StoppedOpening:
+            raise click.exceptions.Exit(ExitCode.INTERRUPTED) from None
 
 
 async def _until_stopped(server: Any, invocation: Invocation, scope: Any) -> None:  # noqa: ANN401
@@ -116,7 +122,7 @@ def _refusal(group: BaseExceptionGroup[Any], exit_code: ExitCode, code: str) -> 
 
 
 async def _greet(invocation: Invocation, serving: Serving) -> None:
-    """Say what is served, what to open and what to type."""
+    """Print what is served, and commands to try."""
     from importlib.metadata import version
 
     from perdure.runtime.runs.settings import RunSettings
@@ -143,9 +149,9 @@ async def _greet(invocation: Invocation, serving: Serving) -> None:
         invocation.lines(_what_to_type(url, settings.tls_certificate, demo=demo))
     if not is_loopback(settings.host):
         invocation.say(
-            "Warning: other machines can reach this, and there is no identity yet: whoever does may"
-            " do everything. Put\nsomething before it that checks who asks, and name it in the"
-            " setting hosts (and web pages in origins).",
+            "Warning: other machines can reach this server, and it does not authenticate clients:"
+            " every client may do\neverything. Put a proxy that authenticates in front of it, and"
+            " name it in the setting hosts (and web pages in origins).",
             err=True,
         )
 

@@ -77,7 +77,7 @@ KERNEL_ERRORS: Final[Mapping[str, ErrorKind]] = {
         retriable=False,
         meaning="the cursor is not a place here",
         remedy="begin again without one, or with a cursor from an answer of this log",
-        command="Cursors come from --json output of this very log; leave it out to see now.",
+        command="Pass a cursor from --json output of this log; without one you see now.",
     ),
     "INVALID_RANGE": ErrorKind(
         416,
@@ -123,9 +123,9 @@ KERNEL_ERRORS: Final[Mapping[str, ErrorKind]] = {
         meaning="the disk has changed the log",
         remedy="`perdure log verify` tells more; restore a backup into another directory",
         command=(
-            "Do not write to it any more. Keep the file, and restore a backup into another"
+            "Do not write to this log any more. Keep the file, and restore a backup into another"
             " directory:\n  perdure log restore BACKUP --data-dir DIR\n"
-            "`perdure log verify` tells more."
+            "`perdure log verify` lists the damage."
         ),
     ),
     "LOG_UNSUPPORTED": ErrorKind(

@@ -15,14 +15,18 @@ from perdure.runtime.kernel.node import open_node
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    import trio
+
     from perdure.runtime.kernel.features import Features
     from perdure.runtime.kernel.node import Node
     from perdure.runtime.kernel.settings import Settings
 
 
 @asynccontextmanager
-async def open_local_node(settings: Settings, features: Features) -> AsyncIterator[Node]:
-    """Be the writer of the log for the length of a block."""
+async def open_local_node(
+    settings: Settings, features: Features, *, stopping: trio.Event | None = None
+) -> AsyncIterator[Node]:
+    """Be the writer of the log for the length of a block; ``stopping`` is that of open_node."""
     data, env = DataDir.of(settings), RealEnv()
     data.make()
     with (
@@ -31,6 +35,6 @@ async def open_local_node(settings: Settings, features: Features) -> AsyncIterat
     ):
         async with (
             open_log(env, store, snapshots=snapshots) as log,
-            open_node(log, features, settings=settings, data=data) as node,
+            open_node(log, features, settings=settings, data=data, stopping=stopping) as node,
         ):
             yield node

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
@@ -24,6 +25,7 @@ from perdure.runtime.kernel.feature import Part
 from perdure.runtime.kernel.features import Features
 from perdure.runtime.kernel.listing import IN_MEMORY, ListingFile
 from perdure.runtime.kernel.live_listing import LiveListing
+from perdure.runtime.kernel.opening import unless_stopped
 from perdure.runtime.kernel.operations import Operations
 from perdure.runtime.kernel.settings import Settings
 
@@ -45,6 +47,7 @@ class Foundation:
     data: DataDir | None  # None: nothing but the log outlives the process
     listings: Mapping[str, LiveListing]  # its own, by name
     parts: Mapping[str, Part]  # those of the features before it
+    stopping: trio.Event  # set when the node is to stop, maybe before it is open
 
     @property
     def env(self) -> Env:
@@ -113,25 +116,30 @@ async def open_node(
     *,
     settings: Settings | None = None,
     data: DataDir | None = None,
+    stopping: trio.Event | None = None,
 ) -> AsyncIterator[Node]:
     """Take up what an earlier process left, and work for the length of a block.
 
     Features are opened in their order. Without a data directory what they keep beside the log is
-    in memory.
+    in memory. If ``stopping`` is set before the node is open, work that was taken up is let go of,
+    so that the stop does not count as a crash, and StoppedOpening is raised.
     """
     settings, parts = settings or Settings(), dict[str, Part]()
+    stopping = stopping or trio.Event()
     async with (
         AsyncExitStack() as files,  # closed when no task uses them any more
         trio.open_nursery() as nursery,
         AsyncExitStack() as stack,
     ):
         for feature in features:
+            listings = partial(_listings, feature, log, data, nursery, files)
             foundation = Foundation(
                 log=log,
                 settings=settings,
                 data=data,
-                listings=await _listings(feature, log, data, nursery, files),
+                listings=await unless_stopped(listings, stopping),
                 parts=dict(parts),
+                stopping=stopping,
             )
             parts[feature.name] = await stack.enter_async_context(feature.open(foundation))
         channels = Channels(log, features.channels, _parts_by_channel(features, parts))

@@ -27,6 +27,8 @@ from perdure.runtime.kernel.requests import AnyRequest, Instant, Place
 if TYPE_CHECKING:
     from perdure.runtime.kernel.principal import Principal
 
+Argument = TypeVar("Argument")
+Result = TypeVar("Result")
 Method = TypeVar("Method", bound=Callable[..., Awaitable[Any]])
 
 # What any operation may answer with, besides its own errors.
@@ -56,6 +58,21 @@ class Dialect:
     def spoken(self, error: OperationError) -> OperationError:
         """Give an error under its name in this dialect."""
         return OperationError(self.code(error.code), error.message, **(error.details or {}))
+
+    def translating(
+        self, fn: Callable[[Argument], Awaitable[Result]]
+    ) -> Callable[[Argument], Awaitable[Result]]:
+        """Give a function that raises errors under their names in this dialect."""
+        if not self.codes:
+            return fn
+
+        async def call(argument: Argument) -> Result:
+            try:
+                return await fn(argument)
+            except OperationError as error:
+                raise self.spoken(error) from error
+
+        return call
 
 
 PLAIN: Final = Dialect({})

@@ -24,13 +24,13 @@ PLUGIN_ERRORS: Final = declare_errors(
             retriable=False,
             meaning="no such plugin is loaded",
             remedy="list the plugins to see what can be run",
-            command="`perdure plugins` lists what can be run, and what could not be loaded.",
+            command="`perdure plugins` lists plugins, and those that failed to load.",
         ),
         "ENTRY_NOT_FOUND": ErrorKind(
             404,
             retriable=False,
             meaning="the plugin has no such entry",
-            command="`perdure plugins` lists what can be run.",
+            command="`perdure plugins` lists entries.",
         ),
     }
 )

@@ -12,7 +12,7 @@ RUN_ERRORS: Final = declare_errors(
             retriable=False,
             meaning="there is no such run",
             remedy="list the runs to find its id",
-            command="`perdure runs` lists what there is.",
+            command="`perdure runs` lists runs.",
         ),
         "QUESTION_NOT_FOUND": ErrorKind(
             404,

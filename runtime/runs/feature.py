@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     import click
+    import trio
 
     from perdure.actors.kind import Kind
     from perdure.eventlog.log import EventLog
@@ -151,7 +152,7 @@ class RunsFeature(Feature):
 
         listing = foundation.listings[RUN_LISTING.name]
         if self._resources is not None:
-            return open_runs(foundation.log, listing, self._resources)
+            return open_runs(foundation.log, listing, self._resources, foundation.stopping)
         return open_local_runs(foundation, listing, self._loaded, self._only)
 
     def readers(self, log: LogReader) -> Sequence[object]:
@@ -167,6 +168,7 @@ async def open_run_node(
     plugins: Mapping[str, Plugin],
     *,
     data: DataDir | None = None,
+    stopping: trio.Event | None = None,
     **resources: Any,
 ) -> AsyncIterator[Node]:
     """Open a node with runs alone; ``resources`` are those of RunResources."""
@@ -175,5 +177,5 @@ async def open_run_node(
     from perdure.runtime.runs.part import RunResources
 
     features = Features([RunsFeature(RunResources(plugins=plugins, **resources))])
-    async with open_node(log, features, data=data) as node:
+    async with open_node(log, features, data=data, stopping=stopping) as node:
         yield node

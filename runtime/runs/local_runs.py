@@ -68,7 +68,7 @@ async def open_local_runs(
             bulk_rate=settings.bulk_rate,
             trigger=settings.trigger,
         )
-        async with open_runs(foundation.log, listing, resources) as part:
+        async with open_runs(foundation.log, listing, resources, foundation.stopping) as part:
             part.host.entries.problems = loaded.problems
             part.host.start(Watchdog(env).run)
             if reloader is not None:

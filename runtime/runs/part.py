@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 import trio
@@ -20,6 +21,7 @@ from perdure.runtime.execution.recovery import drop_old_seals, recover, take_up
 from perdure.runtime.kernel.claims import CLAIM_WINDOW
 from perdure.runtime.kernel.feature import Part
 from perdure.runtime.kernel.figures import figure, figures_by
+from perdure.runtime.kernel.opening import StoppedOpening, unless_stopped
 from perdure.runtime.plugins.plugin import Plugin
 from perdure.runtime.process.pool import Pool
 from perdure.runtime.runs.bulk import RATE, Bulk
@@ -156,9 +158,19 @@ def runs_of(node: Node) -> RunsPart:
     return node.part(RunsPart)
 
 
+async def _take_up(host: Host, index: RunIndex, only: Collection[str] | None) -> None:
+    """Take up the runs that an earlier process left, or only some of them."""
+    if only is None:
+        await recover(host, index.open_runs)
+        return
+    await drop_old_seals(host)
+    for run_id in only:
+        await take_up(host, run_id)
+
+
 @asynccontextmanager
 async def open_runs(
-    log: EventLog, listing: LiveListing, resources: RunResources
+    log: EventLog, listing: LiveListing, resources: RunResources, stopping: trio.Event
 ) -> AsyncIterator[RunsPart]:
     """Take up the runs that an earlier process left, and execute runs for the length of a block."""
     limits = resources.limits or HostLimits()
@@ -175,12 +187,13 @@ async def open_runs(
     async with trio.open_nursery() as nursery:
         await host.blobs.clean_up()
         await nursery.start(host.run)
-        if resources.only is None:
-            await recover(host, index.open_runs)
-        else:
-            await drop_old_seals(host)
-            for run_id in resources.only:
-                await take_up(host, run_id)
+        try:
+            await unless_stopped(partial(_take_up, host, index, resources.only), stopping)
+        except StoppedOpening:
+            host.drain()  # or the stop would count as a crash of the runs that were resumed
+            with trio.move_on_after(limits.cancel_grace):
+                await host.settled()
+            raise
         part = RunsPart(host, index, resources)
         nursery.start_soon(part.uploads.run)
         yield part

@@ -37,7 +37,7 @@ SECRET_ERRORS: Final = declare_errors(
             409,
             retriable=False,
             meaning="a secret is not there any more; pass it again",
-            command="Pass it again: perdure retry RUN --secret NAME=VALUE.",
+            command="Pass the secret again: perdure retry RUN --secret NAME=VALUE.",
         ),
     }
 )

@@ -5,6 +5,8 @@
     ...
     server.stop()  # in good order; cancelling it ends it as a crash would
 
+If it is stopped before its node is open, ``run`` raises ``StoppedOpening``.
+
 The port is open first. Until the node has taken up what an earlier process left, only ``/healthz``
 and ``/readyz`` are answered and everything else waits: a browser that comes back to follow would
 take any refusal as final.
@@ -135,7 +137,7 @@ class Server:
         async with trio.open_nursery() as nursery:
             await nursery.start(serve)
             async with (
-                open_local_node(self._settings, self._features) as node,
+                open_local_node(self._settings, self._features, stopping=self._stopping) as node,
                 trio.open_nursery() as surfaces,
             ):
                 sockets = Sockets(node, principal_of)
@@ -153,7 +155,8 @@ class Server:
 
     async def _go_down(self, node: Node, port: Port, sockets: Sockets) -> None:
         grace = self._settings.server.drain_grace
-        _log.info("going down: no new work; %d runs get %g s to end", node.busy, grace)
+        told = "shutting down: no new work; waiting up to %g s for %s to end"
+        _log.info(told, grace, _counted(node.busy))
         node.close()
         with trio.move_on_after(grace):
             await node.at_rest(node.env.now() + round(grace * 1_000_000_000))
@@ -162,13 +165,17 @@ class Server:
         with trio.move_on_after(LETTING_GO):
             await node.settled()
         if left or node.waiting:
-            _log.info("%d runs are left for the next start", left + node.waiting)
+            _log.info("%s will resume at the next start", _counted(left + node.waiting))
         node.leaving.set()
         sockets.drain()
         port.drain()
         with trio.move_on_after(PARTING):
             await port.drained()
         _log.info("stopped")
+
+
+def _counted(runs: int) -> str:
+    return f"{runs:,} {'run' if runs == 1 else 'runs'}"
 
 
 def gate_of(settings: Settings) -> Gate:

@@ -201,6 +201,7 @@ import perdure.eventlog.writer as writer
 from perdure.eventlog import Append, MemoryStore, RealEnv, StreamWrite, open_log
 from perdure.eventlog.testing import example_event
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
 answer = writer._answer
 
 def interrupt_once(waiting, given):

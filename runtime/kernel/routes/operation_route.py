@@ -43,7 +43,7 @@ def operation_route(  # noqa: PLR0913 - each is a keyword of its own
         path=path,
         name=operation.name,
         summary=operation.summary,
-        make=lambda surface: _handler(surface, route, render, refuse),
+        make=lambda surface: _handler(surface, route, operation, render, refuse),
         tag=tag,
         request=operation.request,
         response=response or operation.response,
@@ -61,11 +61,12 @@ def operation_route(  # noqa: PLR0913 - each is a keyword of its own
 def _handler(
     surface: Surface,
     route: Route,
+    operation: Operation,
     render: Render,
     refuse: Callable[[OperationError], Reply] | None,
 ) -> Handler:
     operations, name = surface.node.operations, route.name
-    parse = _parser(surface, route)
+    parse = operation.dialect.translating(_parser(surface, route))
 
     async def handle(request: Request) -> Reply:
         args = await parse(request)

@@ -1,4 +1,4 @@
-"""What all commands have in common: three options, and help that ends with examples."""
+"""What all commands share: three options, and help that ends with examples."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Declared = TypeVar("Declared", bound="Callable[..., Any] | click.Command")
 
 
 def _option(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
-    """Keep what an option says, wherever among the commands it stands."""
+    """Return a callback that stores the option, before or after the subcommand."""
 
     def keep(context: click.Context, _: click.Parameter, value: Any) -> None:  # noqa: ANN401
         if value:
@@ -25,14 +25,14 @@ def _option(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
 
 
 def common(command: Declared) -> Declared:
-    """Give a command the options that every command has (a decorator)."""
+    """Add the options of every command to a command (a decorator)."""
     for option in (
         click.option(
             "--no-color",
             is_flag=True,
             expose_value=False,
             callback=_option("no_color"),
-            help="No colours, not even on a terminal; NO_COLOR says the same.",
+            help="Disable colours (also: NO_COLOR).",
         ),
         click.option(
             "--json",
@@ -40,14 +40,14 @@ def common(command: Declared) -> Declared:
             expose_value=False,
             is_eager=True,
             callback=_option("json"),
-            help="JSON for programs: one object, or one a line.",
+            help="Print JSON: one object, or one object per line.",
         ),
         click.option(
             "--data-dir",
             metavar="DIR",
             expose_value=False,
             callback=_option("data_dir"),
-            help="Where the log lives (PERDURE_DATA_DIR, default .perdure).",
+            help="Directory of the log (PERDURE_DATA_DIR, default .perdure).",
         ),
     ):
         command = option(command)
@@ -71,7 +71,7 @@ class Command(_Examples, click.Command):
     """A command with examples."""
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), **options: Any) -> None:
-        """Take what click takes, and examples."""
+        """Accept the arguments of click, and examples."""
         super().__init__(*args, **options)
         self.examples = examples
 
@@ -82,10 +82,10 @@ class Group(_Examples, click.Group):
     command_class = Command
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - as click has it
-        """Give commands in the order in which people meet them."""
+        """Return the commands in the order in which they were added."""
         return list(self.commands)
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), **options: Any) -> None:
-        """Take what click takes, and examples."""
+        """Accept the arguments of click, and examples."""
         super().__init__(*args, **options)
         self.examples = examples

@@ -1,4 +1,4 @@
-"""One use of the command line: its options, its settings, how it speaks."""
+"""One invocation of the command line: its options, its settings, its output."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ExitCode(IntEnum):
-    """What the command's end tells a script."""
+    """The exit codes of commands."""
 
     SUCCEEDED = 0
     FAILED = 1
@@ -33,18 +33,18 @@ class ExitCode(IntEnum):
 
 
 MEANINGS: Final = {
-    ExitCode.SUCCEEDED: "the run succeeded, or the command did what it was asked to",
-    ExitCode.FAILED: "the run failed, or a check found something wrong",
-    ExitCode.USAGE: "the command makes no sense: an option, an argument, a setting, a name",
+    ExitCode.SUCCEEDED: "the run succeeded, or the command did its work",
+    ExitCode.FAILED: "the run failed, or a check found a problem",
+    ExitCode.USAGE: "an option, an argument, a setting or a name is invalid",
     ExitCode.CANCELED: "the run was canceled",
-    ExitCode.TIMEOUT: "the run's time was up",
-    ExitCode.UNAVAILABLE: "refused for now: the log is held by another process, say",
-    ExitCode.INTERRUPTED: "stopped by Ctrl-C or a second signal before there was an end to tell",
+    ExitCode.TIMEOUT: "the run exceeded its time limit",
+    ExitCode.UNAVAILABLE: "refused for now, for example because another process holds the log",
+    ExitCode.INTERRUPTED: "Ctrl-C or SIGTERM ended the command before there was an outcome",
 }
 
 
 class Refusal(click.ClickException):
-    """Why nothing was done, and what to do about it."""
+    """A command was refused: the reason, and a remedy."""
 
     def __init__(
         self, message: str, *, code: str, exit_code: ExitCode, remedy: str | None = None
@@ -58,7 +58,7 @@ class Refusal(click.ClickException):
         self.color: bool | None = None
 
     def show(self, file: Any = None) -> None:  # noqa: ANN401 - as click has it
-        """Say it: to people, or as an object."""
+        """Print the error, as text or as JSON."""
         stream = file or sys.stderr
         if self.json:
             told = {"code": self.code, "message": self.message, "remedy": self.remedy}
@@ -71,7 +71,7 @@ class Refusal(click.ClickException):
 
 
 class Invocation:
-    """The options that every command has, and what follows from them."""
+    """The options of every command, and what is derived from them."""
 
     def __init__(self, features: Features) -> None:
         """Begin without any option."""
@@ -101,14 +101,14 @@ class Invocation:
 
     @property
     def place(self) -> DataDir:
-        """Where the log is, or whatever there is in its place."""
+        """The data directory, unchecked: it may be a backup, or no directory."""
         from perdure.runtime.kernel.data_directory import DataDir
 
         return DataDir.of(self.settings)
 
     @property
     def data(self) -> DataDir:
-        """Where the log is; what can be none is refused."""
+        """The data directory; a path that cannot be one is refused."""
         place = self.place
         place.check()
         return place
@@ -120,12 +120,12 @@ class Invocation:
 
     @property
     def is_terminal(self) -> bool:
-        """Whether people read along."""
-        return sys.stdout.isatty()
+        """Whether standard output is a terminal."""
+        return sys.stdout is not None and sys.stdout.isatty()
 
     @property
     def width(self) -> int | None:
-        """How many columns there are; None if nobody counts them."""
+        """The number of columns of the output; None if it has no width."""
         if os.environ.get("COLUMNS", "").isdigit() or self.is_terminal:
             return max(40, shutil.get_terminal_size().columns)
         return None
@@ -144,13 +144,12 @@ class Invocation:
             self.say(line)
 
     def give(self, value: Any) -> None:  # noqa: ANN401 - any JSON value
-        """Print an object for programs, on a line of its own."""
+        """Print a JSON object on one line."""
         click.echo(encoded(value))
-        sys.stdout.flush()
 
 
 def encoded(value: Any) -> str:  # noqa: ANN401 - any JSON value
-    """Give a value as JSON, in one line."""
+    """Encode a value as one line of JSON."""
     import msgspec
 
     return msgspec.json.encode(value).decode()

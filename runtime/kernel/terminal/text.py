@@ -1,4 +1,4 @@
-"""Values as people read them on a terminal: text without control characters, times, tables."""
+"""Values for a terminal: text without control characters, times, sizes, tables."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ STYLES: Final[dict[str, dict[str, Any]]] = {
 }
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
-_LEAST: Final = 8  # columns that a cell needs to say anything
-_READABLE: Final = 16  # and one that goes on under itself
+_LEAST: Final = 8  # columns below which a cell is left out
+_READABLE: Final = 16  # columns below which a wrapping cell does not shrink
 _GAP: Final = "  "
 
 
 def clean(text: str) -> str:
-    """Give a text that cannot steer the terminal it is shown on. Lines and tabs are kept."""
+    """Replace control characters, which could steer the terminal; keep newlines and tabs."""
     return _CONTROL.sub("\ufffd", text.replace("\r\n", "\n"))
 
 
 def one_line(text: str) -> str:
-    """Give a text as one line."""
+    """Collapse a text into one line."""
     return " ".join(clean(text).split())
 
 
 def columns_of(text: str) -> int:
-    """Count the columns that a text takes."""
+    """Count the columns of a text on a terminal."""
     return sum(
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
         for char in text
@@ -57,7 +57,7 @@ def columns_of(text: str) -> int:
 
 
 def clipped(text: str, width: int) -> str:
-    """Give as much of a text as fits, and say if it is not all."""
+    """Cut a text to a width; an ellipsis marks the cut."""
     if columns_of(text) <= width:
         return text
     kept, used = [], 1
@@ -70,17 +70,17 @@ def clipped(text: str, width: int) -> str:
 
 
 def styled(text: str, style: str | None) -> str:
-    """Give a text its colour."""
+    """Add the colour of a style to a text."""
     return click.style(text, **STYLES[style]) if style in STYLES else text
 
 
 def local(seconds: float) -> datetime:
-    """Give a time as this machine's people have it."""
+    """Convert epoch seconds to local time."""
     return datetime.fromtimestamp(seconds, UTC).astimezone()
 
 
 def moment(seconds: float | None, now: float) -> str:
-    """Say when, briefly."""
+    """Format a time for a list: without the date if it is today."""
     if seconds is None:
         return ""
     then = local(seconds)
@@ -89,12 +89,12 @@ def moment(seconds: float | None, now: float) -> str:
 
 
 def instant(seconds: float | None) -> str:
-    """Say when, exactly: what --at takes."""
+    """Format a time exactly, as ``--at`` takes it."""
     return "" if seconds is None else local(seconds).isoformat(" ", "milliseconds")
 
 
 def duration(seconds: float | None) -> str:
-    """Say how long."""
+    """Format a duration."""
     if seconds is None:
         return ""
     if seconds < _MINUTE:
@@ -107,8 +107,13 @@ def duration(seconds: float | None) -> str:
     return f"{whole // _DAY}d{whole % _DAY // _HOUR:02}h"
 
 
+def counted(count: int, noun: str) -> str:
+    """Format a number of things, with a plural unless there is one."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def size(count: float) -> str:
-    """Say how many bytes."""
+    """Format a number of bytes."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if count < 1024:  # noqa: PLR2004 - bytes in a KiB
             return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
@@ -118,12 +123,12 @@ def size(count: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table. When lines are too long, one that ``gives`` is cut or ``wraps``."""
+    """A column of a table. If lines are too long, columns with ``gives`` or ``wraps`` shrink."""
 
     title: str
     gives: bool = False
     right: bool = False
-    wraps: bool = False  # goes on under itself
+    wraps: bool = False  # long cells continue on further lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +142,7 @@ class Cell:
 def table(
     columns: Sequence[Column], rows: Iterable[Sequence[Cell | str]], width: int | None
 ) -> list[str]:
-    """Give the lines of a table; empty columns are left out."""
+    """Return the lines of a table, without empty columns."""
     cells = [[_cell(cell) for cell in row] for row in rows]
     used = [i for i, _ in enumerate(columns) if any(row[i].text for row in cells)]
     columns = [columns[i] for i in used]
@@ -160,7 +165,7 @@ def table(
 def _unfolded(
     row: list[Cell], columns: Sequence[Column], widths: list[int]
 ) -> Iterable[Sequence[Cell]]:
-    """Give the lines of a row: cells that wrap go on under themselves."""
+    """Yield the lines of a row; wrapping cells have several."""
     parts = [
         [Cell(line, cell.style) for line in wrapped(cell.text, width, 0)]
         if column.wraps
@@ -176,7 +181,7 @@ def _cell(cell: Cell | str) -> Cell:
 
 
 def _make_room(columns: Sequence[Column], widths: list[int], width: int) -> None:
-    """Cut the columns that give, the last one first; one that would say nothing goes."""
+    """Shrink columns from the last to the first; drop one that would be too narrow."""
     for i in reversed(range(len(columns))):
         over = sum(widths) + len(_GAP) * (sum(map(bool, widths)) - 1) - width
         if over > 0 and columns[i].wraps:
@@ -193,7 +198,7 @@ def _padded(cell: Cell, width: int, *, right: bool) -> str:
 
 
 def pairs(rows: Iterable[tuple[str, str | Cell]], width: int | None) -> list[str]:
-    """Give names and values in two columns; long values go on under themselves."""
+    """Return names and values in two columns; long values are wrapped."""
     found = [(name, value if isinstance(value, Cell) else Cell(value)) for name, value in rows]
     found = [(name, value) for name, value in found if value.text]
     wide = max((len(name) for name, _ in found), default=0)

@@ -1,4 +1,4 @@
-"""`perdure answer`: answer what a run asks."""
+"""`perdure answer`: answer a question of a run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def _offered(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Offer the open questions of the run. Whatever goes wrong, there is nothing to offer."""
+    """Offer the open questions of the run; offer none if they cannot be read."""
     with suppress(Exception):
         invocation = context.find_root().ensure_object(Invocation)
         run = context.params["run"] or context.args[0]  # while an option has no value yet
@@ -46,7 +46,7 @@ def _offered(context: click.Context, _: click.Parameter, incomplete: str) -> lis
 
 @click.command(
     cls=Command,
-    short_help="Answer what a run asks.",
+    short_help="Answer a question of a run.",
     examples=[
         "perdure answer RUN yes",
         "perdure answer RUN '{\"approved\": true}'",
@@ -60,16 +60,15 @@ def _offered(context: click.Context, _: click.Parameter, incomplete: str) -> lis
     "--question",
     metavar="ID",
     shell_complete=_offered,
-    help="Which one, if several are open: its id, or the beginning of it.",
+    help="The question, if several are open: its id or a prefix of it.",
 )
 @common
 @pass_invocation
 def answer(invocation: Invocation, run: str, answer: str | None, question: str | None) -> None:
-    """Answer a question of a run: with JSON if it can be, else with text.
+    """Answer a question of a run. ANSWER is parsed as JSON if possible, else it is text.
 
-    Without an answer, the question is shown and answered on the terminal. A server that holds the
-    log is asked; without one this process writes the answer, and `perdure retry` goes on with the
-    run.
+    Without ANSWER the command asks on the terminal. If a server holds the log, the server takes
+    the answer; otherwise this process writes it, and `perdure retry` resumes the run.
     """
     import trio
 
@@ -87,21 +86,21 @@ def answer(invocation: Invocation, run: str, answer: str | None, question: str |
         return
     invocation.say(f"Answered: {encoded(value)}")
     if not is_held(invocation):
-        invocation.say(f"Go on with the run: perdure retry {run_id}")
+        invocation.say(f"Resume the run: perdure retry {run_id}")
 
 
 def _chosen(run_id: str, open_ones: Sequence[QuestionView], beginning: str | None) -> QuestionView:
-    """Give the one question that is meant."""
+    """Return the one question that the id, or its prefix, names."""
     if not open_ones:
-        _refuse("The run asks nothing.", f"How it stands: perdure show {run_id}")
+        _refuse("The run has no open questions.", f"Show the run: perdure show {run_id}")
     found = [each for each in open_ones if each["question_id"].startswith(beginning or "")]
     if len(found) == 1:
         return found[0]
     told = "\n".join(say_questions(found or open_ones))
     if not found:
-        _refuse(f"The run asks no question {beginning!r}.", f"It asks:\n{told}")
+        _refuse(f"The run has no open question {beginning!r}.", f"Open questions:\n{told}")
     return _refuse(
-        f"The run asks {len(found)} questions; say which one you answer.",
+        f"The run has {len(found)} open questions; name one.",
         f"{told}\nPass --question ID.",
     )
 
@@ -111,11 +110,11 @@ def _refuse(message: str, remedy: str) -> NoReturn:
 
 
 def _asked(invocation: Invocation, chosen: QuestionView) -> str:
-    """Ask whoever sits here."""
+    """Ask the user at the terminal."""
     if invocation.json or not sys.stdin.isatty():
-        raise click.UsageError("There is nobody to ask here: pass the answer.")
+        raise click.UsageError("Standard input is no terminal: pass ANSWER.")
     invocation.say(f"The run asks: {asked_in_words(chosen['question'])}")
-    return str(click.prompt("Answer (JSON, or text)", prompt_suffix=": "))
+    return str(click.prompt("Answer (JSON or text)", prompt_suffix=": "))
 
 
 async def _answer(
@@ -127,7 +126,7 @@ async def _answer(
     from perdure.runtime.kernel.local_node import open_local_node
     from perdure.runtime.kernel.principal import LOCAL
 
-    loaded = loaded_for(invocation)  # which arguments are secret: an answer may not hold them
+    loaded = loaded_for(invocation)  # which arguments are secret: no answer may contain them
     request = {"run_id": run_id, "question_id": question_id, "answer": value}
     async with open_local_node(invocation.settings, executing(invocation, loaded)) as node:
         told: RunAnswer = await node.operations.call(LOCAL, "runs.answer", request)

@@ -1,4 +1,4 @@
-"""Canceling and retrying many runs: the number is shown, and confirmed, first."""
+"""Cancel or retry many runs, after the user has confirmed their number."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from perdure.runtime.kernel.terminal.invocation import ExitCode, Invocation, Refusal
+from perdure.runtime.kernel.terminal.text import counted
 from perdure.runtime.runs.commands.parameters import STATUSES
 
 if TYPE_CHECKING:
@@ -20,9 +21,9 @@ Declared = TypeVar("Declared", bound="Callable[..., Any]")
 
 
 def conditions(command: Declared) -> Declared:
-    """Give a command the options that say which runs are meant (a decorator)."""
+    """Add the options that select runs to a command (a decorator)."""
     for option in (
-        click.option("--yes", is_flag=True, help="Do not ask whether the number is right."),
+        click.option("--yes", is_flag=True, help="Do not ask for confirmation."),
         click.option("--task", metavar="TASK", help="All runs of a task."),
         click.option("--entry", metavar="ENTRY", help="All runs of an entry."),
         click.option("--plugin", metavar="PLUGIN", help="All runs of a plugin."),
@@ -30,7 +31,7 @@ def conditions(command: Declared) -> Declared:
             "--status",
             multiple=True,
             type=click.Choice(STATUSES),
-            help="All runs in this status; may be repeated.",
+            help="All runs in this status. Repeatable.",
         ),
     ):
         command = option(command)
@@ -38,7 +39,7 @@ def conditions(command: Declared) -> Declared:
 
 
 def stated(**options: Any) -> dict[str, Any]:
-    """Give the conditions among some options, as the operations have them."""
+    """Return the filters among the options, as the operations take them."""
     named = {
         "status": list(options["status"]) or None,
         "plugin_id": options["plugin"],
@@ -49,18 +50,18 @@ def stated(**options: Any) -> dict[str, Any]:
 
 
 def check_one_or_many(run: str | None, where: dict[str, Any]) -> None:
-    """Refuse a command that names one run and many, or none."""
+    """Refuse a command with both a run and filters, or with neither."""
     if (run is None) == (not where):
-        raise click.UsageError("Name a RUN, or say which runs are meant: --status, --plugin, ...")
+        raise click.UsageError("Pass a RUN, or filters: --status, --plugin, --entry, --task.")
 
 
 def change_many(
     invocation: Invocation, remote: Remote | None, verb: str, where: dict[str, Any], *, yes: bool
 ) -> None:
-    """Count, ask, and change what was counted, page by page."""
+    """Count the runs, ask for confirmation, and change exactly those, page by page."""
     if remote is None:
         raise Refusal(
-            "Many runs are changed by a server, and there is none on this log.",
+            "Only a server changes many runs at once, and no server holds this log.",
             code="UNAVAILABLE",
             exit_code=ExitCode.UNAVAILABLE,
             remedy="Start one: perdure serve.",
@@ -69,7 +70,7 @@ def change_many(
     page: BulkAnswer = remote.post(path, where)
     count = page["count"]
     if not yes and count:
-        _confirm(f"{verb.capitalize()} {_runs(count)}?")
+        _confirm(f"{verb.capitalize()} {counted(count, 'run')}?")
     confirmed = {**where, "count": count, "at": page["cursor"]}
     done, unchanged = 0, 0
     refused: list[BulkRefusal] = []
@@ -93,23 +94,19 @@ def change_many(
 def _confirm(question: str) -> None:
     if not sys.stdin.isatty():
         raise Refusal(
-            f"{question} There is nobody here to say so.",
+            f"{question} Standard input is no terminal, so this cannot be confirmed.",
             code="VALIDATION_ERROR",
             exit_code=ExitCode.USAGE,
-            remedy="Pass --yes.",
+            remedy="Pass --yes to confirm.",
         )
     click.confirm(question, abort=True, err=True)
-
-
-def _runs(count: int) -> str:
-    return f"{count:,} {'run' if count == 1 else 'runs'}"
 
 
 def _tell(
     invocation: Invocation, verb: str, done: int, unchanged: int, refused: list[BulkRefusal]
 ) -> None:
-    words = {"cancel": "asked to end", "retry": "run again"}
-    late = f"; {unchanged:,} needed nothing any more" if unchanged else ""
-    invocation.say(f"{_runs(done)} {words[verb]}{late}.")
+    words = {"cancel": "asked to end", "retry": "retried"}
+    late = f"; {unchanged:,} needed no change" if unchanged else ""
+    invocation.say(f"{counted(done, 'run')} {words[verb]}{late}.")
     for one in refused:
         invocation.say(f"{one['run_id']}: {one['message']} ({one['code']})", err=True)

@@ -1,4 +1,4 @@
-"""Following one run from a place in the log to its end, and telling a display."""
+"""Follows one run from a cursor to its end and updates a display."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from perdure.runtime.runs.commands.keyboard import Keyboard
     from perdure.runtime.runs.commands.live_view import Display
 
-TICK: Final = 0.25  # seconds between two movements of the time that is shown
+TICK: Final = 0.25  # seconds between two updates of the elapsed time
 
 
 async def follow_run(
@@ -27,7 +27,7 @@ async def follow_run(
     display: Display,
     keyboard: Keyboard | None = None,
 ) -> None:
-    """Show all that happens to a run after a place, until its end; a keyboard answers it."""
+    """Show the events of a run after a cursor, until its end; the keyboard gets its questions."""
     follow = await log.follow(after, Filter(streams=frozenset({stream_of(run_id)})))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_tick, display)

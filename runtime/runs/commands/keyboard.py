@@ -1,4 +1,4 @@
-"""Whoever sits at the keyboard answers what a run asks, one question at a time."""
+"""The user at the keyboard answers the questions of a run, one at a time."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 class Keyboard:
-    """Passes questions of a run on to whoever sits here, and answers back."""
+    """Shows the questions of a run to the user, and sends the answers back."""
 
     def __init__(
         self, display: Display, give: Give, nursery: trio.Nursery, *, otherwise: str
     ) -> None:
-        """Wait for what is typed in tasks of a nursery; where nobody types, say what to do."""
+        """Read answers in tasks of a nursery; without a terminal, show ``otherwise``."""
         self._display = display
         self._give = give
         self._nursery = nursery
@@ -35,13 +35,13 @@ class Keyboard:
         self._open: dict[str, trio.CancelScope] = {}
 
     def asked(self, question_id: str, question: Any) -> None:  # noqa: ANN401 - whatever was asked
-        """Show a question as soon as those before it have an answer."""
+        """Show a question once the earlier ones are answered."""
         if question_id not in self._open:
             self._open[question_id] = trio.CancelScope()
             self._nursery.start_soon(self._answer, question_id, question)
 
     def answered(self, question_id: str) -> None:
-        """Wait for no answer any more, wherever it came from."""
+        """Stop waiting: the question was answered, here or elsewhere."""
         if question_id in self._open:
             self._open[question_id].cancel()
 
@@ -52,19 +52,19 @@ class Keyboard:
                 is_shown = True
                 line = await self._typed(question)
         if is_shown and scope.cancelled_caught:
-            self._display.note("It was answered elsewhere.")
+            self._display.note("The question was answered elsewhere.")
         if line:
             try:
                 await self._give(question_id, typed(line.rstrip("\n")))
-            except (OperationError, Refusal) as error:  # the run has ended meanwhile, say
+            except (OperationError, Refusal) as error:  # for example, the run has ended meanwhile
                 self._display.note(error.message)
 
     async def _typed(self, question: Any) -> str:  # noqa: ANN401 - whatever was asked
         self._display.note(f"The run asks: {asked_in_words(question)}")
         if not sys.stdin.isatty():
-            self._display.note(f"There is nobody to answer it here; {self._otherwise}")
+            self._display.note(f"It cannot be answered here (no terminal); {self._otherwise}")
             return ""
-        self._display.note("Type an answer (JSON, or text) and press Enter:")
+        self._display.note("Type an answer (JSON or text) and press Enter:")
         self._display.pause(paused=True)
         try:
             await trio.lowlevel.wait_readable(sys.stdin)

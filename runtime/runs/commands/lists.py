@@ -47,21 +47,23 @@ _COLUMNS: Final = (
         "perdure runs --at 2026-08-01T12:00:00Z --json",
     ],
 )
+@click.option("--group", type=click.Choice(["root"]), help="Group the attempts of each run.")
 @click.option(
-    "--group", type=click.Choice(["root"]), help="Show attempts of the same work together."
-)
-@click.option(
-    "--status", multiple=True, type=click.Choice(STATUSES), help="Only these; may be repeated."
+    "--status", multiple=True, type=click.Choice(STATUSES), help="Only this status. Repeatable."
 )
 @click.option("--plugin", metavar="PLUGIN", help="Only runs of a plugin.")
 @click.option("--entry", metavar="ENTRY", help="Only runs of an entry.")
 @click.option("--task", metavar="TASK", help="Only runs of a task.")
 @click.option(
-    "--limit", type=click.IntRange(1, MOST), default=20, show_default=True, help="How many at most."
+    "--limit",
+    type=click.IntRange(1, MOST),
+    default=20,
+    show_default=True,
+    help="Maximum number of runs.",
 )
-@click.option("--after", metavar="CURSOR", help="Go on after a page: its next_after.")
+@click.option("--after", metavar="CURSOR", help="The next page: next_after of the last one.")
 @click.option(
-    "--at", type=Moment(), help="As it was at a cursor, an ISO 8601 time or epoch seconds."
+    "--at", type=Moment(), help="The state at a cursor, an ISO 8601 time or epoch seconds."
 )
 @common
 @pass_invocation
@@ -77,7 +79,7 @@ def runs(  # noqa: PLR0913 - one for each option
     after: str | None,
     at: str | None,
 ) -> None:
-    """List runs, newest first, as they are or as they were."""
+    """List runs, newest first, as they are now or were at an earlier time."""
     asked = {
         "status": list(status) or None,
         "plugin_id": plugin,
@@ -108,7 +110,7 @@ def _page(invocation: Invocation, asked: dict[str, Any]) -> RunPage:
 
 
 def _grouped(page: RunPage) -> dict[str, list[RunRecord]]:
-    """Put attempts of the same root together, the first one first; newest roots first."""
+    """Group runs by root: attempts in order, newest roots first."""
     groups: dict[str, list[RunRecord]] = {}
     for run in page["runs"]:
         groups.setdefault(run["root_run_id"], []).append(run)
@@ -122,11 +124,11 @@ def _grouped_page(page: RunPage) -> dict[str, Any]:
 
 def _say_that_there_are_none(invocation: Invocation, *, filtered: bool) -> None:
     if filtered:
-        invocation.say("No runs match. `perdure runs` lists all of them.")
+        invocation.say("No runs match. `perdure runs` lists all runs.")
         return
     invocation.say(f"No runs yet in {invocation.data.path}.")
     invocation.say("Start one:         perdure run demo.count --arg to=20")
-    invocation.say("See what can run:  perdure plugins")
+    invocation.say("List entries:      perdure plugins")
 
 
 def _show(invocation: Invocation, page: RunPage, *, grouped: bool) -> None:
@@ -141,15 +143,15 @@ def _show(invocation: Invocation, page: RunPage, *, grouped: bool) -> None:
     invocation.lines(lines)
     if page["next_after"] is not None:
         invocation.say()
-        invocation.say(f"There are more: add --limit, or --after {page['next_after']}")
+        invocation.say(f"There are more runs: raise --limit, or pass --after {page['next_after']}")
     if any(run["status"] in OPEN for run in page["runs"]) and not is_held(invocation):
         invocation.say()
-        invocation.say("No process is at work on this log: what has not ended waits for one.")
-        invocation.say("`perdure retry RUN` goes on with a run, `perdure cancel RUN` ends it.")
+        invocation.say("No process is at work on this log: runs that have not ended wait for one.")
+        invocation.say("`perdure retry RUN` resumes a run, `perdure cancel RUN` ends it.")
 
 
 def _group_lines(groups: dict[str, list[RunRecord]], now: float, width: int | None) -> list[str]:
-    """One table, so that all groups are aligned, with a line above each root's attempts."""
+    """Return one aligned table with a heading line above the attempts of each root."""
     columns = (
         Column("ATTEMPT", right=True),
         *(c for c in _COLUMNS if c.title not in {"TRY", "ENTRY"}),
@@ -171,7 +173,7 @@ def _group_lines(groups: dict[str, list[RunRecord]], now: float, width: int | No
 
 
 def is_held(invocation: Invocation) -> bool:
-    """Tell whether a process writes the log, as far as that is known."""
+    """Tell whether a process holds the log, as far as this machine knows."""
     from perdure.eventlog.sqlite.lock import holder_of
 
     return holder_of(invocation.data.log) is not None
@@ -192,7 +194,7 @@ def _row(run: RunRecord, now: float) -> tuple[Cell | str, ...]:
 
 
 def note(run: RunRecord) -> str:
-    """Say the most useful thing about a run in a few words."""
+    """Return the error of a run, or its progress, stage and message."""
     from perdure.actors.run.status import OPEN
 
     if run["error"] is not None:
@@ -205,13 +207,13 @@ def note(run: RunRecord) -> str:
 
 @click.command(
     cls=Command,
-    short_help="List what can be run.",
+    short_help="List plugins and their entries.",
     examples=["perdure plugins", "perdure plugins --json"],
 )
 @common
 @pass_invocation
 def plugins(invocation: Invocation) -> None:
-    """List what can be run, with its arguments, and what could not be loaded."""
+    """List plugins with their entries and arguments, and plugins that failed to load."""
     from perdure.runtime.plugins.loading import load_plugins
     from perdure.runtime.runs.plugin_list import plugin_view, problem_view
     from perdure.runtime.runs.settings import RunSettings
@@ -225,7 +227,7 @@ def plugins(invocation: Invocation) -> None:
             invocation.lines(_plugin_lines(view, invocation.width))
         if not views:
             invocation.say("No plugins are loaded.")
-            invocation.say("Name modules in perdure.toml, as docs/plugins.md tells:")
+            invocation.say("Name your modules in perdure.toml (see docs/plugins.md):")
             invocation.say('  modules = ["my_plugins"]')
         for problem in loaded.problems:
             invocation.say(f"{styled('Problem:', 'error')} {problem}", err=True)
@@ -247,7 +249,7 @@ def _plugin_lines(view: PluginView, width: int | None) -> list[str]:
 
 
 def arguments(entry: EntryView) -> Iterable[str]:
-    """Give what an entry takes, as people type it."""
+    """Return the arguments of an entry, as they are typed."""
     required = set(entry["args"].get("required", ()))
     for name, schema in entry["args"].get("properties", {}).items():
         kind = schema.get("type") or "any"

@@ -1,4 +1,4 @@
-"""A run as it goes on: JSON lines for programs, lines for people, a bar on a terminal."""
+"""The progress of a run: JSON lines for programs, lines for people, a bar on a terminal."""
 
 from __future__ import annotations
 
@@ -19,66 +19,66 @@ if TYPE_CHECKING:
 
 _BAR: Final = 24  # columns
 _LABEL: Final = 20
-_BESIDE: Final = _LABEL + _BAR + 22  # what a line has beside the message, and room for an echo
+_BESIDE: Final = _LABEL + _BAR + 22  # columns of a line beside the message
 _MOST: Final = 500  # characters of an item that are shown; `perdure export` shows all
 
 
 class Display(Protocol):
-    """Shows what happens to a run."""
+    """Shows the progress of a run."""
 
     def begin(self, run: RunRecord, cursor: str) -> None:
-        """Show where it stands."""
+        """Show the current record."""
 
     def change(self, change: RunDelta, cursor: str) -> None:
-        """Show what has changed."""
+        """Show a change."""
 
     def item(self, item: ExportItem, cursor: str) -> None:
-        """Show what it has put out."""
+        """Show an export item."""
 
     def note(self, text: str) -> None:
-        """Say something to people."""
+        """Show a note to people."""
 
     def pause(self, *, paused: bool) -> None:
-        """Stand still while somebody types, or go on."""
+        """Stop drawing while the user types, or draw again."""
 
     def tick(self) -> None:
-        """Let a moment pass."""
+        """Update the elapsed time."""
 
     def end(self, run: RunRecord, cursor: str) -> None:
         """Show the outcome."""
 
     def close(self) -> None:
-        """Leave the terminal as it was."""
+        """Restore the terminal."""
 
 
 def display_for(invocation: Invocation) -> Display:
-    """Choose how to show a run."""
+    """Return the display for the output: JSON, terminal or plain lines."""
     if invocation.json:
         return JsonDisplay(invocation)
     return LiveDisplay(invocation) if invocation.is_terminal else PlainDisplay(invocation)
 
 
 class JsonDisplay:
-    """JSON lines, each with the cursor to go on from."""
+    """JSON lines, each with the cursor to continue from."""
 
     def __init__(self, invocation: Invocation) -> None:
         """Write to standard output."""
         self._give = invocation.give
 
     def begin(self, run: RunRecord, cursor: str) -> None:
-        """Give the record as it is."""
+        """Print the current record."""
         self._give({"event": "run", "run": run, "cursor": cursor})
 
     def change(self, change: RunDelta, cursor: str) -> None:
-        """Give a change."""
+        """Print a change."""
         self._give({"event": "change", "change": change, "cursor": cursor})
 
     def item(self, item: ExportItem, cursor: str) -> None:
-        """Give an export item."""
+        """Print an export item."""
         self._give({"event": "export", "item": item, "cursor": cursor})
 
     def note(self, text: str) -> None:
-        """Keep quiet: this is for people."""
+        """Print nothing: notes are for people."""
 
     def pause(self, *, paused: bool) -> None:
         """Nothing moves by itself."""
@@ -87,7 +87,7 @@ class JsonDisplay:
         """Nothing moves by itself."""
 
     def end(self, run: RunRecord, cursor: str) -> None:
-        """Give the record at the end."""
+        """Print the final record."""
         self._give({"event": "end", "run": run, "cursor": cursor})
 
     def close(self) -> None:
@@ -95,7 +95,7 @@ class JsonDisplay:
 
 
 class PlainDisplay:
-    """Lines, where no terminal is: a line for each stage, each tenth, each item."""
+    """Lines for output that is no terminal: one per stage, per tenth and per item."""
 
     def __init__(self, invocation: Invocation) -> None:
         """Write to standard output."""
@@ -110,7 +110,7 @@ class PlainDisplay:
         self._say(headline(run))
 
     def change(self, change: RunDelta, cursor: str) -> None:  # noqa: ARG002
-        """Say what is new, progress only now and then."""
+        """Print a new status or stage, and progress once per tenth."""
         if change["status"] != self._status and change["status"] not in ENDED:
             self._status = change["status"]
             self._say(styled(self._status, self._status))
@@ -120,11 +120,11 @@ class PlainDisplay:
             self._say(clipped(_report(change), self._width))
 
     def item(self, item: ExportItem, cursor: str) -> None:  # noqa: ARG002
-        """Show an item in a line."""
+        """Print an item in one line."""
         self._say(clipped(item_line(item), self._width))
 
     def note(self, text: str) -> None:
-        """Say something."""
+        """Print a note."""
         self._say(text)
 
     def pause(self, *, paused: bool) -> None:
@@ -134,7 +134,7 @@ class PlainDisplay:
         """Nothing moves by itself."""
 
     def end(self, run: RunRecord, cursor: str) -> None:  # noqa: ARG002
-        """Say how it ended."""
+        """Print the outcome."""
         for line in outcome(run):
             self._say(line)
 
@@ -143,10 +143,10 @@ class PlainDisplay:
 
 
 class LiveDisplay:
-    """A bar at the bottom of a terminal, with lines that pass above it."""
+    """A progress bar at the bottom of a terminal; other lines scroll above it."""
 
     def __init__(self, invocation: Invocation) -> None:
-        """Begin when there is something to show."""
+        """Draw nothing before ``begin``."""
         self._invocation = invocation
         self._progress: Progress | None = None
         self._task: TaskID | None = None
@@ -154,7 +154,7 @@ class LiveDisplay:
         self._say: Callable[[str], None] = invocation.say
 
     def begin(self, run: RunRecord, cursor: str) -> None:  # noqa: ARG002
-        """Name the run, and show the bar unless it is over."""
+        """Name the run, and show the bar unless the run has ended."""
         self._say(headline(run))
         if run["status"] in ENDED:
             return
@@ -173,7 +173,7 @@ class LiveDisplay:
             self._update(total=1.0, completed=run["progress"])
 
     def change(self, change: RunDelta, cursor: str) -> None:  # noqa: ARG002
-        """Move the bar."""
+        """Update the bar."""
         shown: dict[str, Any] = {}
         if change["progress"] is not None:
             shown |= {"total": 1.0, "completed": change["progress"]}
@@ -186,7 +186,7 @@ class LiveDisplay:
         self._update(**shown)
 
     def _fitting(self, message: str) -> str:
-        """Cut a message so that the line never fills the terminal: what is typed is echoed."""
+        """Clip a message so that the line leaves room for typed text."""
         return clipped(one_line(message), max(10, (self._invocation.width or 80) - _BESIDE))
 
     def _update(self, **shown: Any) -> None:
@@ -194,15 +194,15 @@ class LiveDisplay:
             self._progress.update(self._task, refresh=not self._paused, **shown)
 
     def item(self, item: ExportItem, cursor: str) -> None:  # noqa: ARG002
-        """Let an item pass above the bar."""
+        """Print an item above the bar."""
         self._say(clipped(item_line(item), self._invocation.width or _MOST))
 
     def note(self, text: str) -> None:
-        """Let a note pass above the bar."""
+        """Print a note above the bar."""
         self._say(text)
 
     def pause(self, *, paused: bool) -> None:
-        """Take the bar away while somebody types."""
+        """Hide the bar while the user types."""
         self._paused = paused
         if self._progress is not None:
             if paused:
@@ -211,17 +211,17 @@ class LiveDisplay:
                 self._progress.start()
 
     def tick(self) -> None:
-        """Let the time go on."""
+        """Update the elapsed time."""
         self._update()
 
     def end(self, run: RunRecord, cursor: str) -> None:  # noqa: ARG002
-        """Take the bar away and say how it ended."""
+        """Remove the bar and print the outcome."""
         self.close()
         for line in outcome(run):
             self._invocation.say(line)
 
     def close(self) -> None:
-        """Take the bar away and show the cursor again."""
+        """Remove the bar and show the cursor again."""
         if self._progress is not None:
             self._progress.stop()
             self._progress = None
@@ -229,7 +229,7 @@ class LiveDisplay:
 
 
 def _bar(*, color: bool | None) -> tuple[Progress, Console]:
-    """Make a bar that moves only when told to, so that no thread is needed."""
+    """Make a bar that is refreshed by hand, so that it needs no thread."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -257,13 +257,13 @@ def _bar(*, color: bool | None) -> tuple[Progress, Console]:
 
 
 def headline(run: RunRecord) -> str:
-    """Name a run and its entry."""
+    """Return the name of a run and of its entry."""
     tries = f"  attempt {run['attempt']}" if run["attempt"] > 1 else ""
     return f"{run['plugin_id']}.{run['entry_id']}  {run['run_id']}{tries}"
 
 
 def item_line(item: ExportItem) -> str:
-    """Show an item in a line."""
+    """Return an item as one line."""
     about = f"{item['description']}: " if item["description"] else ""
     return f"  {item['type']}  {one_line(about + content(item)[:_MOST])}"
 
@@ -275,7 +275,7 @@ def _report(change: RunDelta) -> str:
 
 
 def outcome(run: RunRecord) -> list[str]:
-    """Say how a run ended, and what to do next."""
+    """Return the outcome of a run, and the command to retry it."""
     status, error, started, finished = (
         run["status"],
         run["error"],
@@ -288,5 +288,5 @@ def outcome(run: RunRecord) -> list[str]:
     if error is not None:
         lines.append(f"  {error['code']}: {one_line(error['message'])}")
         again = f"perdure retry {run['run_id']}"
-        lines.append(f"  Try again: {again}" + ("  (it may help)" * error["retriable"]))
+        lines.append(f"  Try again: {again}" + ("  (it may be temporary)" * error["retriable"]))
     return lines

@@ -1,4 +1,4 @@
-"""What people type: runs, moments, entries, arguments."""
+"""Types of command-line parameters: runs, instants, entries, arguments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STATUSES: Final = (
     "canceled",
     "timeout",
 )
-_KINDS: Final = {  # what a schema calls a JSON value
+_KINDS: Final = {  # the JSON schema types of a value
     str: {"string"},
     bool: {"boolean"},
     int: {"integer", "number"},
@@ -36,7 +36,7 @@ _OFFERED: Final = 50  # runs that completion offers
 
 
 class Moment(click.ParamType):  # type: ignore[type-arg]  # older clicks have none
-    """A place in the log, as every operation takes it; a bare time is a local one."""
+    """A cursor or an instant, as the operations take it; a time without an offset is local."""
 
     name = "CURSOR|INSTANT"
 
@@ -51,12 +51,12 @@ class Moment(click.ParamType):  # type: ignore[type-arg]  # older clicks have no
         try:
             place_at(text)
         except NotAMoment as error:
-            self.fail(f"{error}; without an offset it is local time.", param, ctx)
+            self.fail(f"{error}. A time without an offset is local.", param, ctx)
         return text
 
 
 class RunName(click.ParamType):  # type: ignore[type-arg]  # older clicks have none
-    """A run: its id, or a beginning of it."""
+    """A run: its id or a prefix of it."""
 
     name = "RUN"
 
@@ -66,11 +66,11 @@ class RunName(click.ParamType):  # type: ignore[type-arg]  # older clicks have n
         param: click.Parameter | None,
         ctx: click.Context | None,
     ) -> str:
-        """Take what can be the beginning of an id."""
+        """Accept text that can be the prefix of an id."""
         text = str(value).strip().lower()
         if not text or set(text) - set("0123456789abcdef-"):
             self.fail(
-                f"{value!r} is not a run's id or its beginning; `perdure runs` lists them.",
+                f"{value!r} is not a run id or a prefix of one; `perdure runs` lists runs.",
                 param,
                 ctx,
             )
@@ -82,7 +82,7 @@ class RunName(click.ParamType):  # type: ignore[type-arg]  # older clicks have n
         param: click.Parameter,  # noqa: ARG002 - as click has it
         incomplete: str,
     ) -> list[CompletionItem]:
-        """Offer the newest runs. Whatever goes wrong, there is nothing to offer."""
+        """Offer the newest runs; offer none if they cannot be read."""
         with suppress(Exception):
             from perdure.runtime.kernel.log_reader import open_reader
 
@@ -108,13 +108,13 @@ class EntryName(click.ParamType):  # type: ignore[type-arg]  # older clicks have
         param: click.Parameter | None,
         ctx: click.Context | None,
     ) -> tuple[str, str]:
-        """Take both names apart at the last dot."""
+        """Split the names at the last dot."""
         if isinstance(value, tuple):
             return value
         plugin_id, dot, entry_id = value.rpartition(".")
         if not (dot and plugin_id and entry_id):
             self.fail(
-                f"{value!r} is not PLUGIN.ENTRY, as demo.count is; `perdure plugins` lists them.",
+                f"{value!r} is not PLUGIN.ENTRY, as in demo.count; `perdure plugins` lists them.",
                 param,
                 ctx,
             )
@@ -126,7 +126,7 @@ class EntryName(click.ParamType):  # type: ignore[type-arg]  # older clicks have
         param: click.Parameter,  # noqa: ARG002 - as click has it
         incomplete: str,
     ) -> list[CompletionItem]:
-        """Offer what is loaded. Whatever goes wrong, there is nothing to offer."""
+        """Offer the loaded entries; offer none if plugins cannot be loaded."""
         with suppress(Exception):
             from perdure.runtime.plugins.loading import load_plugins
             from perdure.runtime.runs.settings import RunSettings
@@ -142,16 +142,16 @@ class EntryName(click.ParamType):  # type: ignore[type-arg]  # older clicks have
 
 
 def parsed_args(words: tuple[str, ...], entry: Entry) -> dict[str, Any]:
-    """Give the arguments of an entry: each JSON if it can be, else text.
+    """Return the arguments of an entry, each parsed as JSON, or else as text.
 
-    What the entry's schema takes as a string only stays as it was typed.
+    An argument that can only be a string, by the entry's schema, stays as typed.
     """
     properties = entry.schema.get("properties", {})
     args: dict[str, Any] = {}
     for word in words:
         name, equals, text = word.partition("=")
         if not equals or not name:
-            raise click.UsageError(f"--arg {word!r} is not NAME=VALUE, as to=100 is.")
+            raise click.UsageError(f"--arg {word!r} is not NAME=VALUE, such as to=100.")
         if name in args:
             raise click.UsageError(f"--arg {name} is given twice.")
         args[name] = value_of(text, properties.get(name, {}))
@@ -159,18 +159,18 @@ def parsed_args(words: tuple[str, ...], entry: Entry) -> dict[str, Any]:
 
 
 def parsed_secrets(words: tuple[str, ...]) -> dict[str, Any]:
-    """Give secret arguments: each a reference if it is one, else a value as it was typed."""
+    """Return secret arguments, each a reference or the value as typed."""
     secrets: dict[str, Any] = {}
     for word in words:
         name, equals, text = word.partition("=")
         if not equals or not name:
-            raise click.UsageError('--secret is NAME=VALUE, as token={"secret": "name"} is.')
+            raise click.UsageError('--secret takes NAME=VALUE, such as token={"secret": "name"}.')
         secrets[name] = value_of(text, {"type": "string", "writeOnly": True})
     return secrets
 
 
 def value_of(text: str, schema: dict[str, Any]) -> Any:  # noqa: ANN401 - any JSON value
-    """Give what was typed for an argument: a secret one may be a reference."""
+    """Parse the text of an argument; a secret one may be a reference."""
     from perdure.runtime.secrets.secret import reference_in
 
     value = typed(text)
@@ -182,13 +182,13 @@ def value_of(text: str, schema: dict[str, Any]) -> Any:  # noqa: ANN401 - any JS
 
 
 def _takes(schema: dict[str, Any], value: Any) -> bool:  # noqa: ANN401 - any JSON value
-    """Tell whether a schema takes values of this kind, as far as it says."""
+    """Tell whether a schema accepts values of this type, as far as it says."""
     kinds = {part.get("type") for part in schema.get("anyOf", [schema])}
     return None in kinds or not kinds.isdisjoint(_KINDS[type(value)])
 
 
 def typed(text: str) -> Any:  # noqa: ANN401 - any JSON value
-    """Give what was typed: JSON if it can be, else text."""
+    """Parse a text as JSON; return the text itself if it is not JSON."""
     import msgspec
 
     try:

@@ -1,4 +1,4 @@
-"""The plugins that a command works with."""
+"""The plugins of a command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asking the server that holds the log, over HTTP."""
+"""HTTP client of the server that holds the log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from perdure.runtime.kernel.terminal.invocation import Invocation
     from perdure.runtime.runs.answers import RunAnswer
 
-_PATIENCE: Final = 60.0  # seconds that an answer may take
+_PATIENCE: Final = 60.0  # seconds to wait for an answer
 _REFUSED: Final = 400
 
 
@@ -22,7 +22,7 @@ class Remote:
     """A server on this machine."""
 
     def __init__(self, server: Announcement) -> None:
-        """Nothing is sent before somebody asks."""
+        """Connect only when a request is sent."""
         self.server = server
 
     def create(self, request: dict[str, Any]) -> RunAnswer:
@@ -30,7 +30,7 @@ class Remote:
         return _run_answer(self.post("/runs", request))
 
     def retry(self, run_id: str, secrets: dict[str, Any]) -> RunAnswer:
-        """Run again what has ended."""
+        """Retry a run that has ended."""
         return _run_answer(self.post(f"/runs/{quote(run_id)}/retry", {"secrets": secrets}))
 
     def cancel(self, run_id: str, reason: str | None) -> RunAnswer:
@@ -43,7 +43,7 @@ class Remote:
         return _run_answer(self.post(f"/runs/{quote(run_id)}/answers", body))
 
     def post(self, path: str, body: dict[str, Any]) -> Any:  # noqa: ANN401 - any JSON
-        """Ask for something; what is refused there is refused here."""
+        """Send a request; raise the error that the server answers with."""
         import http.client
 
         import msgspec
@@ -60,7 +60,7 @@ class Remote:
                 f"The server at {self.server.url} (process {self.server.pid}) does not answer.",
                 code="UNAVAILABLE",
                 exit_code=ExitCode.UNAVAILABLE,
-                remedy="It may be starting or going down; try again, or stop it.",
+                remedy="It may be starting or shutting down: try again, or stop it.",
             ) from error
         finally:
             connection.close()
@@ -78,12 +78,12 @@ class Remote:
         import ssl
 
         context = ssl.create_default_context(cafile=self.server.certificate)
-        context.check_hostname = False  # this very certificate is trusted, whatever it is called
+        context.check_hostname = False  # this certificate is trusted whatever its host name
         return HTTPSConnection(host, port, timeout=_PATIENCE, context=context)
 
 
 def remote_of(invocation: Invocation) -> Remote | None:
-    """Give the server that holds the log, if there is one."""
+    """Return the server that holds the log, if there is one."""
     from perdure.runtime.kernel.announcement import find_server
 
     server = find_server(invocation.data)
@@ -93,7 +93,7 @@ def remote_of(invocation: Invocation) -> Remote | None:
 def _run_answer(body: dict[str, Any]) -> RunAnswer:
     cursor = body.pop("cursor")
     body.pop("result", None)
-    return {"run": body, "cursor": cursor}  # type: ignore[typeddict-item]  # as the server has it
+    return {"run": body, "cursor": cursor}  # type: ignore[typeddict-item]  # the record as the server sent it
 
 
 def _refused(error: dict[str, Any]) -> Exception:

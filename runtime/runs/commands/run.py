@@ -1,4 +1,4 @@
-"""The commands that need to be the log's writer: run, retry, cancel."""
+"""The commands that write the log: run, retry, cancel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from perdure.runtime.kernel.terminal.invocation import (
     Refusal,
     pass_invocation,
 )
+from perdure.runtime.kernel.terminal.output import best_effort_output
 from perdure.runtime.runs.commands.bulk import change_many, check_one_or_many, conditions, stated
+from perdure.runtime.runs.commands.interrupts import Interrupts
 from perdure.runtime.runs.commands.lists import arguments
 from perdure.runtime.runs.commands.parameters import EntryName, RunName, parsed_args, parsed_secrets
 from perdure.runtime.runs.commands.plugins_loaded import executing, loaded_for
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=Command,
-    short_help="Run an entry here and show how it goes.",
+    short_help="Execute an entry and show its progress.",
     examples=[
         "perdure run demo.count --arg to=100 --arg delay=0.05",
         "perdure run demo.fail --arg code=MINE; echo $?",
@@ -48,12 +50,12 @@ if TYPE_CHECKING:
     "args",
     multiple=True,
     metavar="NAME=VALUE",
-    help="An argument: JSON if it can be, else text. May be repeated.",
+    help="An argument, as JSON or text. Repeatable.",
 )
 @click.option("--task", metavar="TASK", help="The task that the run belongs to.")
-@click.option("--key", metavar="KEY", help="Once only: the same key finds the same run again.")
+@click.option("--key", metavar="KEY", help="Idempotency key: the same key returns the same run.")
 @click.option(
-    "--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds that the run may take."
+    "--timeout", type=click.FloatRange(min=0, min_open=True), help="Time limit in seconds."
 )
 @common
 @pass_invocation
@@ -65,12 +67,14 @@ def run(
     key: str | None,
     timeout: float | None,
 ) -> None:
-    """Run an entry in this process and show how it goes; the exit code tells how it ended.
+    """Execute an entry in this process and show its progress; the exit code tells the outcome.
 
-    This process writes the log meanwhile, and leaves other runs in it alone. Ctrl-C asks the run
-    to end, a second one forces it, a third one leaves at once; `perdure retry` goes on with a run
-    that was left. If a server holds the log, the server runs it; Ctrl-C then stops watching.
+    The process is the log's writer until the run ends; other runs in the log are not touched. The
+    first Ctrl-C asks the run to end, the second forces it, the third kills the process; `perdure
+    retry` resumes an interrupted run. If a server holds the log, the server executes the run, and
+    Ctrl-C only stops watching.
     """
+    interrupts = click.get_current_context().with_resource(Interrupts())
     remote = remote_of(invocation)
     loaded = loaded_for(invocation)
     plugin_id, entry_id = entry
@@ -85,18 +89,18 @@ def run(
     }
 
     if remote is not None:
-        _watch(invocation, remote, remote.create(request))
+        _watch(invocation, remote, remote.create(request), interrupts)
 
     async def create(node: Node) -> RunAnswer:
         return await _create(node, request)
 
-    _finish(invocation, loaded, create)
+    _finish(invocation, loaded, create, interrupts)
 
 
 def _checked(
     plugins: Mapping[str, Plugin], plugin_id: str, entry_id: str, args: tuple[str, ...]
 ) -> dict[str, Any]:
-    """Give the arguments if the entry takes them; else say what it takes."""
+    """Return the arguments if they are valid; a refusal lists what the entry takes."""
     from perdure.runtime.kernel.errors import OperationError
     from perdure.runtime.plugins.entries import Entries, check_args
     from perdure.runtime.runs.plugin_list import entry_view
@@ -107,7 +111,7 @@ def _checked(
     checked = parsed_args(args, entry)
     secrets = [checked[name] for name in entry.secrets & checked.keys()]
     if any(reference_in(secret) is not None for secret in secrets):
-        return checked  # what they lead to is looked up, and all of it checked, by the node
+        return checked  # the node resolves the references, then checks the arguments
     redactor = Redactor()
     redactor.register(*secrets)
     try:
@@ -124,7 +128,7 @@ def _checked(
 
 
 async def _create(node: Node, request: dict[str, Any]) -> RunAnswer:
-    """Create a run; one that its key has found, and that nobody is at work on, is taken up."""
+    """Create a run, or resume the run that has this key if no process executes it."""
     from perdure.runtime.execution.recovery import take_up
     from perdure.runtime.kernel.principal import LOCAL
     from perdure.runtime.runs.part import runs_of
@@ -139,7 +143,7 @@ async def _create(node: Node, request: dict[str, Any]) -> RunAnswer:
 
 @click.command(
     cls=Command,
-    short_help="Run again, or go on with what was left.",
+    short_help="Retry an ended run, or resume an open one.",
     examples=[
         "perdure retry RUN",
         "perdure retry 0199a7c2-7d3e --json",
@@ -152,7 +156,7 @@ async def _create(node: Node, request: dict[str, Any]) -> RunAnswer:
     "secrets",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A secret argument again, or a reference to it. May be repeated.",
+    help="A secret argument, or a reference to a secret. Repeatable.",
 )
 @conditions
 @common
@@ -166,11 +170,10 @@ def retry(
     yes: bool,
     **options: Any,
 ) -> None:
-    """Run again what has ended, as a new attempt; go on with what was left.
+    """Retry a run that has ended, as a new attempt; resume a run whose process is gone.
 
-    A run that has not ended, and whose process is gone, is taken up where it was left: its recorded
-    steps are not done again. Ctrl-C and exit codes are those of `perdure run`. Instead of one run,
-    a server can be asked to run many again.
+    A resumed run continues after its last recorded step. Ctrl-C and exit codes are those of
+    `perdure run`. Filters instead of a RUN select many runs; a server retries them.
     """
     from perdure.runtime.plugins.entries import Entries
 
@@ -180,20 +183,21 @@ def retry(
     if run is None:
         change_many(invocation, remote, "retry", where, yes=yes)
         return
+    interrupts = click.get_current_context().with_resource(Interrupts())
     passed = parsed_secrets(secrets)
     record = _record(invocation, run)
     if remote is not None:
         answer = _record_answer(invocation, run)
         if record["finished_at"] is not None:
             answer = remote.retry(record["run_id"], passed)
-        _watch(invocation, remote, answer)
+        _watch(invocation, remote, answer, interrupts)
     loaded = loaded_for(invocation)
     Entries(loaded.plugins).find(record["plugin_id"], record["entry_id"])
 
     async def begin(node: Node) -> RunAnswer:
         return await _again(node, record["run_id"], passed)
 
-    _finish(invocation, loaded, begin)
+    _finish(invocation, loaded, begin, interrupts)
 
 
 async def _again(node: Node, run_id: str, secrets: dict[str, Any]) -> RunAnswer:
@@ -220,17 +224,17 @@ async def _again(node: Node, run_id: str, secrets: dict[str, Any]) -> RunAnswer:
     ],
 )
 @click.argument("run", type=RunName(), required=False)
-@click.option("--reason", metavar="TEXT", help="Why, for those who read it later.")
+@click.option("--reason", metavar="TEXT", help="The reason, which is recorded with the run.")
 @conditions
 @common
 @pass_invocation
 def cancel(
     invocation: Invocation, /, run: str | None, reason: str | None, *, yes: bool, **options: Any
 ) -> None:
-    """Ask a run to end: one that a server executes, or one that no process is at work on.
+    """Ask a run to end that a server executes, or that no process executes.
 
-    While `perdure run` executes it, press Ctrl-C there. Instead of one run, a server can be asked
-    to end many.
+    If `perdure run` executes the run, press Ctrl-C there. Filters instead of a RUN select many
+    runs; a server cancels them.
     """
     import trio
 
@@ -269,7 +273,7 @@ async def _cancel(invocation: Invocation, run_id: str, reason: str | None) -> An
 
 
 def _record(invocation: Invocation, run: str) -> Any:  # noqa: ANN401 - a RunRecord
-    """Read a run before anything is opened for writing."""
+    """Read a run before the log is opened for writing."""
     return _record_answer(invocation, run)["run"]
 
 
@@ -280,23 +284,26 @@ def _record_answer(invocation: Invocation, run: str) -> RunAnswer:
     return answer
 
 
-def _watch(invocation: Invocation, remote: Remote, answer: RunAnswer) -> NoReturn:
-    """Show how a run goes that a server executes, and leave with the exit code of its outcome."""
+def _watch(
+    invocation: Invocation, remote: Remote, answer: RunAnswer, interrupts: Interrupts
+) -> NoReturn:
+    """Follow a run that a server executes, and exit with the code of its outcome."""
     import trio
 
     from perdure.runtime.runs.commands.watch import watch_run
 
     if not invocation.json:
-        invocation.say(f"The server at {remote.server.url} runs it.", err=True)
-    code: ExitCode = trio.run(watch_run, invocation, answer, None, remote)
+        invocation.say(f"The server at {remote.server.url} executes the run.", err=True)
+    code: ExitCode = trio.run(watch_run, invocation, answer, None, interrupts, remote)
     raise click.exceptions.Exit(code)
 
 
-def _finish(invocation: Invocation, loaded: Loaded, begin: Begin) -> None:
-    """Execute what begins here to its end, and leave with the exit code of its outcome."""
+def _finish(invocation: Invocation, loaded: Loaded, begin: Begin, interrupts: Interrupts) -> None:
+    """Execute a run in this process, and exit with the code of its outcome."""
     import trio
 
     from perdure.runtime.runs.commands.local_run import execute
 
-    code: ExitCode = trio.run(execute, invocation, loaded, begin)
+    with best_effort_output():
+        code: ExitCode = trio.run(execute, invocation, loaded, begin, interrupts)
     raise click.exceptions.Exit(code)

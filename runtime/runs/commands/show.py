@@ -1,4 +1,4 @@
-"""One run: its record, what it put out, what it logged."""
+"""One run: its record, its exports, its log."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from perdure.runtime.kernel.terminal.invocation import Invocation, encoded, pass
 from perdure.runtime.kernel.terminal.text import (
     Cell,
     clean,
+    counted,
     duration,
     instant,
     local,
@@ -30,13 +31,13 @@ if TYPE_CHECKING:
 
 PAGE: Final = 500
 _AT = click.option(
-    "--at", type=Moment(), help="As it was at a cursor, an ISO 8601 time or epoch seconds."
+    "--at", type=Moment(), help="The state at a cursor, an ISO 8601 time or epoch seconds."
 )
 
 
 @click.command(
     cls=Command,
-    short_help="Show a run, now or as it was.",
+    short_help="Show a run, now or at an earlier time.",
     examples=[
         "perdure show 0199a7c2-7d3e",
         "perdure show RUN --at 2026-08-01T12:00:00Z",
@@ -48,7 +49,7 @@ _AT = click.option(
 @common
 @pass_invocation
 def show(invocation: Invocation, run: str, at: str | None) -> None:
-    """Show a run, as it is or as it was."""
+    """Show a run as it is now, or as it was at an earlier time."""
     answer = reading(
         invocation,
         lambda reader: reader.call("runs.get", {"run_id": run_id_in(reader, run), "at": at}),
@@ -65,7 +66,7 @@ def show(invocation: Invocation, run: str, at: str | None) -> None:
 
 
 def reading(invocation: Invocation, read: Callable[[LogReader], Any]) -> Any:  # noqa: ANN401
-    """Read something of the log beside its writer; if there is no log, there is no such run."""
+    """Read from the log beside its writer; without a log, raise RUN_NOT_FOUND."""
     from perdure.runtime.kernel.errors import OperationError
     from perdure.runtime.kernel.log_reader import open_reader
 
@@ -87,20 +88,20 @@ def run_id_in(reader: LogReader, beginning: str) -> str:
 def questions_of(
     reader: LogReader, run: str, at: str | None = None
 ) -> tuple[str, list[QuestionView]]:
-    """Give the id of a run, and what it asks."""
+    """Return the id of a run and its open questions."""
     run_id = run_id_in(reader, run)
     return run_id, reader.call("runs.questions", {"run_id": run_id, "at": at})["questions"]
 
 
 def asked_in_words(question: Any) -> str:  # noqa: ANN401 - whatever was asked
-    """Give a question in a line."""
+    """Return the text of a question as one line."""
     from perdure.actors.run.views import question_text
 
     return one_line(question_text(question) or encoded(question))
 
 
 def say_questions(questions: Sequence[QuestionView]) -> list[str]:
-    """Give questions in words, each in a line with its id."""
+    """Return a line with id and text for each question."""
     return [f"{each['question_id']}  {asked_in_words(each['question'])}" for each in questions]
 
 
@@ -136,33 +137,33 @@ def _rows(run: RunRecord, questions: Sequence[QuestionView]) -> list[tuple[str, 
 
 
 def _hints(invocation: Invocation, run: RunRecord, at: str | None) -> Iterator[str]:
-    """Say what to do next."""
+    """Yield the commands that may come next."""
     run_id = run["run_id"]
     if at is not None:
         yield ""
-        yield f"This is how it was; now: perdure show {run_id}"
+        yield f"This is an earlier state. The current one: perdure show {run_id}"
     elif run["finished_at"] is None:
         yield ""
         if run["questions"]:
-            yield f"Answer it: perdure answer {run_id}"
+            yield f"Answer it:  perdure answer {run_id}"
         if is_held(invocation):
-            yield f"Follow it: perdure watch {run_id}"
+            yield f"Follow it:  perdure watch {run_id}"
         else:
             yield "No process is at work on this log."
-            yield f"Go on with the run: perdure retry {run_id}"
-            yield f"End it:             perdure cancel {run_id}"
+            yield f"Resume it:  perdure retry {run_id}"
+            yield f"Cancel it:  perdure cancel {run_id}"
     elif run["result_refs"]:
         yield ""
-        yield f"What it put out: perdure export {run_id}"
+        yield f"Its exports: perdure export {run_id}"
     elif run["error"] is not None:
         yield ""
-        yield f"What it logged: perdure logs {run_id}"
-        yield f"Try again:      perdure retry {run_id}"
+        yield f"Its log:    perdure logs {run_id}"
+        yield f"Try again:  perdure retry {run_id}"
 
 
 @click.command(
     cls=Command,
-    short_help="Print what a run has put out.",
+    short_help="Print the exports of a run.",
     examples=["perdure export RUN", "perdure export RUN --json | jq -r .text"],
 )
 @click.argument("run", type=RunName())
@@ -170,7 +171,7 @@ def _hints(invocation: Invocation, run: RunRecord, at: str | None) -> Iterator[s
 @common
 @pass_invocation
 def export(invocation: Invocation, run: str, at: str | None) -> None:
-    """Print what a run has put out, in order."""
+    """Print the exports of a run, in order."""
     items: list[ExportItem] = reading(
         invocation, lambda reader: list(_pages(reader, "runs.export", run, at, "items"))
     )
@@ -180,11 +181,11 @@ def export(invocation: Invocation, run: str, at: str | None) -> None:
         else:
             _show_item(invocation, item)
     if not items and not invocation.json:
-        invocation.say("This run has put out nothing.")
+        invocation.say("This run has no exports.")
 
 
 def _pages(reader: LogReader, operation: str, run: str, at: str | None, key: str) -> Iterator[Any]:
-    """Read page after page, all at one place."""
+    """Read page after page, all at one cursor."""
     asked: dict[str, Any] = {"run_id": run_id_in(reader, run), "at": at, "limit": PAGE}
     while True:
         page = reader.call(operation, asked)
@@ -202,20 +203,20 @@ def _show_item(invocation: Invocation, item: ExportItem) -> None:
 
 
 def content(item: ExportItem) -> str:
-    """Give what an item holds as text."""
+    """Return the content of an item as text."""
     match item["type"]:
         case "json":
             return encoded(item["json"])
         case "binary":
             length = len(item["binary"]) * 3 // 4 - item["binary"][-2:].count("=")
-            return f"({size(length)}, {item['mime'] or 'of no stated type'}; --json has them)"
+            return f"({size(length)}, {item['mime'] or 'no MIME type'}; use --json to read them)"
         case kind:
             return str(item[kind])  # type: ignore[literal-required]
 
 
 @click.command(
     cls=Command,
-    short_help="Print what a run has logged.",
+    short_help="Print the log of a run.",
     examples=["perdure logs RUN", "perdure logs RUN --json | jq -r .text"],
 )
 @click.argument("run", type=RunName())
@@ -223,7 +224,7 @@ def content(item: ExportItem) -> str:
 @common
 @pass_invocation
 def logs(invocation: Invocation, run: str, at: str | None) -> None:
-    """Print what a run has logged: time, level, text."""
+    """Print the log lines of a run: time, level, text."""
     lines, dropped = reading(invocation, lambda reader: _logged(reader, run, at))
     if invocation.json:
         for line in lines:
@@ -234,10 +235,10 @@ def logs(invocation: Invocation, run: str, at: str | None) -> None:
     for line in lines:
         invocation.say(_log_line(line))
     if dropped:
-        told = f"{dropped:,} lines were dropped: they came faster than a run may log."
+        told = f"Dropped {counted(dropped, 'line')}: the run logged faster than its limit."
         invocation.say(styled(told, "warning"), err=True)
     if not lines and not dropped:
-        invocation.say("This run has logged nothing.")
+        invocation.say("This run has no log lines.")
 
 
 def _logged(reader: LogReader, run: str, at: str | None) -> tuple[list[LogLineView], int]:

@@ -14,6 +14,7 @@ from perdure.runtime.kernel.terminal.invocation import (
     pass_invocation,
 )
 from perdure.runtime.runs.commands.exit_code import exit_code_of
+from perdure.runtime.runs.commands.interrupts import Interrupts
 from perdure.runtime.runs.commands.lists import is_held
 from perdure.runtime.runs.commands.parameters import RunName
 from perdure.runtime.runs.commands.show import questions_of, reading, run_id_in
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from perdure.runtime.runs.commands.live_view import Display
     from perdure.runtime.runs.commands.remote import Remote
 
-LOOKS: Final = 3  # in a row, a second apart, that find no writer: a server may be started again
+LOOKS: Final = 3  # seconds without a writer before it gives up: a server may be restarting
 
 
 @click.command(
@@ -40,14 +41,16 @@ LOOKS: Final = 3  # in a row, a second apart, that find no writer: a server may 
     ],
 )
 @click.argument("run", type=RunName())
-@click.option("--after", metavar="CURSOR", help="Show all that came after a place, then go on.")
+@click.option("--after", metavar="CURSOR", help="Start with the events after this cursor.")
 @common
 @pass_invocation
 def watch(invocation: Invocation, run: str, after: str | None) -> None:
-    """Follow a run until its end; the exit code tells how it ended.
+    """Follow a run until its end; the exit code tells the outcome.
 
-    Ctrl-C stops watching. The run goes on. Exit code 5: the process that executed it is gone.
+    Ctrl-C stops watching; the run continues. Exit code 5: the process that executed the run is
+    gone.
     """
+    interrupts = click.get_current_context().with_resource(Interrupts())
     answer: RunAnswer = reading(
         invocation, lambda reader: reader.call("runs.get", {"run_id": run_id_in(reader, run)})
     )
@@ -55,14 +58,29 @@ def watch(invocation: Invocation, run: str, after: str | None) -> None:
         reading(invocation, lambda reader: reader.call("runs.list", {"after": after, "limit": 1}))
     import trio
 
-    code = trio.run(watch_run, invocation, answer, after)
+    code = trio.run(watch_run, invocation, answer, after, interrupts)
     raise click.exceptions.Exit(code)
 
 
 async def watch_run(
-    invocation: Invocation, answer: RunAnswer, after: str | None, remote: Remote | None = None
+    invocation: Invocation,
+    answer: RunAnswer,
+    after: str | None,
+    interrupts: Interrupts,
+    remote: Remote | None = None,
 ) -> ExitCode:
-    """Show how a run goes that another process executes; a server is told what is typed here."""
+    """Follow a run that another process executes; answers typed here go to the server."""
+    with interrupts.listening():
+        return await _watch(invocation, answer, after, interrupts, remote)
+
+
+async def _watch(
+    invocation: Invocation,
+    answer: RunAnswer,
+    after: str | None,
+    interrupts: Interrupts,
+    remote: Remote | None,
+) -> ExitCode:
     from contextlib import closing
 
     import trio
@@ -74,7 +92,6 @@ async def watch_run(
     from perdure.eventlog.sqlite import SqliteStore
     from perdure.runtime.kernel.principal import LOCAL
     from perdure.runtime.runs.commands.follow import follow_run
-    from perdure.runtime.runs.commands.interrupts import Interrupts
     from perdure.runtime.runs.commands.live_view import display_for
     from perdure.runtime.runs.reader import RunReader
 
@@ -85,30 +102,33 @@ async def watch_run(
     try:
         display.begin(run, cursor)
         if run["status"] not in ENDED and not begun:
-            display.note("No process is at work on this log; waiting until one is (Ctrl-C stops).")
-            display.note(f"To go on with the run here: perdure retry {run['run_id']}")
+            display.note("No process is at work on this log; waiting for one (Ctrl-C stops).")
+            display.note(f"Resume the run here: perdure retry {run['run_id']}")
         with closing(SqliteStore.open_reader(invocation.data.log)) as store:
             async with open_log(RealEnv(), store) as log:
                 begin = await log.resolve(after or cursor)
                 known = await log.resolve(cursor)
                 if run["status"] not in ENDED or begin.position < known.position:
                     left = trio.Event()
-                    with Interrupts() as interrupts:
-                        async with trio.open_nursery() as nursery:
-                            scope = nursery.cancel_scope
-                            nursery.start_soon(interrupts.cancel, scope)
-                            nursery.start_soon(_look_for_writer, invocation, begun, left, scope)
-                            keyboard = None
-                            if remote is not None and not invocation.json:
-                                keyboard = _keyboard(remote, run["run_id"], display, nursery)
-                                for each in questions:
-                                    keyboard.asked(each["question_id"], each["question"])
-                            await follow_run(log, run["run_id"], begin, display, keyboard)
-                            scope.cancel()
+                    async with trio.open_nursery() as nursery:
+                        scope = nursery.cancel_scope
+                        nursery.start_soon(interrupts.cancel, scope)
+                        nursery.start_soon(_look_for_writer, invocation, begun, left, scope)
+                        keyboard = None
+                        if remote is not None and not invocation.json:
+                            keyboard = _keyboard(remote, run["run_id"], display, nursery)
+                            for each in questions:
+                                keyboard.asked(each["question_id"], each["question"])
+                        await follow_run(log, run["run_id"], begin, display, keyboard)
+                        scope.cancel()
                     if left.is_set():
                         raise _left(run["run_id"])
                     if interrupts.count:
-                        display.note("Stopped watching; the run goes on.")
+                        if is_held(invocation):
+                            display.note("Stopped watching; the run continues.")
+                        else:
+                            again = f"perdure retry {run['run_id']}"
+                            display.note(f"Stopped watching. Resume the run: {again}")
                         return ExitCode.INTERRUPTED
                 ended = await RunReader(log).now(LOCAL, run["run_id"])
                 run, cursor = record(ended.state, ended.commit_time), log.cursor(ended.mark)
@@ -124,7 +144,7 @@ async def _look_for_writer(
     left: trio.Event,
     scope: trio.CancelScope,
 ) -> None:
-    """Stop watching when the log had a writer and has none any more."""
+    """Stop watching when the log's writer is gone."""
     import trio
 
     missed = 0
@@ -140,11 +160,10 @@ async def _look_for_writer(
 
 def _left(run_id: str) -> Refusal:
     return Refusal(
-        "No process is at work on this log any more: the one that executed the run is gone.",
+        "No process is at work on this log any more: the process that executed the run is gone.",
         code="UNAVAILABLE",
         exit_code=ExitCode.UNAVAILABLE,
-        remedy=f"`perdure retry {run_id}` goes on with it here; `perdure serve` goes on with all"
-        " that was left.",
+        remedy=f"`perdure retry {run_id}` resumes the run here; `perdure serve` resumes all runs.",
     )
 
 
@@ -153,12 +172,12 @@ def _keyboard(remote: Remote, run_id: str, display: Display, nursery: Nursery) -
 
     from perdure.runtime.runs.commands.keyboard import Keyboard
 
-    give, otherwise = partial(_give, remote, run_id), f"elsewhere: perdure answer {run_id}"
+    give, otherwise = partial(_give, remote, run_id), f"use: perdure answer {run_id}"
     return Keyboard(display, give, nursery, otherwise=otherwise)
 
 
 async def _give(remote: Remote, run_id: str, question_id: str, answer: Any) -> None:  # noqa: ANN401
-    """Pass an answer on to the server, in a thread: it may take its time."""
+    """Send an answer to the server, in a thread: the request blocks."""
     import trio
 
     from perdure.eventlog.env import RealEnv

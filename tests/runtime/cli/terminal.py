@@ -15,7 +15,7 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
-from perdure.runtime.cli import main
+from perdure.runtime.cli.program import main
 from tests.repository.tree import ROOT
 
 COMMAND = Path(sys.executable).with_name("perdure")

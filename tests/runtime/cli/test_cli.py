@@ -18,7 +18,7 @@ import perdure
 from perdure.actors.run.status import Status
 from perdure.eventlog.env import RealEnv
 from perdure.eventlog.sqlite import SqliteStore
-from perdure.runtime.cli import main
+from perdure.runtime.cli.program import main
 from perdure.runtime.runs.commands import lists, local_run, run, show
 from perdure.runtime.runs.commands.parameters import STATUSES
 from tests.repository.tree import ROOT

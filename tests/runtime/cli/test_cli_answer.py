@@ -24,7 +24,7 @@ def left_asking(shell: Shell, *words: str, times: int = 1) -> str:
     """Let a run ask, and end its process; give the id of the run."""
     with shell.process("run", *words) as process:
         for _ in range(times):
-            wait_for_line(process, lambda line: "nobody to answer it here" in line)
+            wait_for_line(process, lambda line: "cannot be answered here" in line)
         process.send_signal(signal.SIGKILL)
         process.wait()
     return str(shell.runs()[0]["run_id"])
@@ -47,19 +47,19 @@ def test_a_question_is_answered_on_the_terminal_through_a_server(shell: Shell) -
 def test_a_question_is_answered_through_a_server(shell: Shell) -> None:
     """Elsewhere than where the run is watched, which is told; its text is shown meanwhile."""
     with serving(shell), shell.process("run", "demo.ask") as watching:
-        line = wait_for_line(watching, lambda line: "nobody to answer it here" in line)
+        line = wait_for_line(watching, lambda line: "cannot be answered here" in line)
         run_id = shell.runs()[0]["run_id"]
         assert f"perdure answer {run_id}" in line
         shown = shell.call("show", run_id).output
         assert "Shall I go on?" in shown
-        assert f"Answer it: perdure answer {run_id}" in shown
+        assert f"Answer it:  perdure answer {run_id}" in shown
         told = shell.json("answer", run_id[:30], "yes")
         assert (told["run"]["run_id"], told["run"]["questions"]) == (run_id, [])
         assert watching.wait() == 0
         assert exported(shell, run_id) == ["yes"]
         late = shell.call("answer", run_id, "no")
         assert late.exit_code == 2
-        assert "asks nothing" in late.stderr
+        assert "has no open questions" in late.stderr
 
 
 def test_without_a_server_an_answer_is_written_here(shell: Shell) -> None:
@@ -69,7 +69,7 @@ def test_without_a_server_an_answer_is_written_here(shell: Shell) -> None:
     assert result.exit_code == 0
     assert result.output.splitlines() == [
         'Answered: {"go":true}',
-        f"Go on with the run: perdure retry {run_id}",
+        f"Resume the run: perdure retry {run_id}",
     ]
     assert shell.call("retry", run_id).exit_code == 0
     assert exported(shell, run_id) == [{"go": True}]
@@ -105,7 +105,7 @@ def test_of_several_questions_one_is_named(shell: Shell) -> None:
     assert "--question" in several.stderr
     none = shell.call("answer", run_id, "1", "--question", "x")
     assert none.exit_code == 2
-    assert "no question 'x'" in none.stderr
+    assert "no open question 'x'" in none.stderr
     nobody = shell.call("answer", run_id, "--question", open_ones[0], "--json")
     assert nobody.exit_code == 2
     assert json.loads(nobody.stderr)["error"]["code"] == "VALIDATION_ERROR"

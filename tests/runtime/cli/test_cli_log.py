@@ -71,7 +71,7 @@ def test_a_damaged_file_is_named_with_what_to_do(
 
 def test_a_backup_is_restored_elsewhere(used: Shell) -> None:
     """With all runs, as a log of its own; nothing is ever overwritten."""
-    assert "records are in copy.perdure" in used.call("log", "backup", "copy.perdure").output
+    assert "records to copy.perdure." in used.call("log", "backup", "copy.perdure").output
     again = used.call("log", "backup", "copy.perdure")
     assert again.exit_code == 5
     assert "never overwritten" in again.stderr
@@ -80,7 +80,7 @@ def test_a_backup_is_restored_elsewhere(used: Shell) -> None:
     assert used.json("runs", "--data-dir", "other")["runs"] == used.runs()
     twice = used.call("log", "restore", "copy.perdure", "--data-dir", "other")
     assert twice.exit_code == 5
-    assert "Name another directory with --data-dir" in twice.stderr
+    assert "Pass another directory with --data-dir" in twice.stderr
     cursor = used.json("runs")["cursor"]
     assert used.call("runs", "--data-dir", "other", "--at", cursor).exit_code == 2
 
@@ -164,7 +164,7 @@ def test_what_cannot_be_backed_up_or_restored_leaves_nothing(shell: Shell) -> No
     for source in ("text", str(shell.data / "log.db")):
         result = shell.call("log", "restore", source, "--data-dir", "new")
         assert result.exit_code == 2, result.output
-        assert "is no backup" in result.stderr
+        assert "is not a backup" in result.stderr
         assert "Traceback" not in result.output
     assert sorted(path.name for path in Path().iterdir()) == ["data", "text"]
 
@@ -215,7 +215,7 @@ def test_doctor_tries_what_processes_are_shut_in_with(
     """What a system lists and does not allow is no help, and it says what that means."""
     monkeypatch.setattr(sandbox, "features", lambda: sandbox.Features(None, None))
     checks = {check["name"]: check for check in shell.json("doctor")["checks"]}
-    for name, remedy in (("pid", "can outlive it"), ("network", "closes nothing off")):
+    for name, remedy in (("pid", "can outlive their run"), ("network", "has no effect")):
         check = checks[f"{name} namespace"]
         assert (check["status"], check["value"]) == ("warn", "tried in vain")
         assert remedy in check["remedy"]
@@ -236,7 +236,7 @@ def test_doctor_finds_what_is_wrong(used: Shell) -> None:
     ahead.execute("UPDATE events SET commit_time = 4102444800000000000")
     ahead.commit()
     ahead.close()
-    assert "The clock went back" in used.call("doctor").output
+    assert "The clock was set back" in used.call("doctor").output
     (used.data / "log.db").write_bytes(b"nothing")
     result = used.call("doctor")
     assert result.exit_code == 1
@@ -330,12 +330,12 @@ def test_sealed_secrets_go_along_with_their_key(shell: Shell) -> None:
     """A run that was left goes on where it was restored, and gets its secret."""
     run_id = sealed_run(shell)
     said = shell.call("log", "backup", "copy.perdure").output
-    assert "and 1 sealed secrets are in copy.perdure" in said
-    assert "seal.key is in it too: who can read the backup can open what it seals" in said
+    assert "and 1 sealed secret to copy.perdure." in said
+    assert "It contains seal.key: a reader of the backup can open sealed secrets" in said
     back = shell.json("log", "restore", "copy.perdure", "--data-dir", "other")
     assert (back["seals"], back["key"], back["seal_problem_count"]) == (1, True, 0)
     checked = shell.call("log", "verify", "--data-dir", "other")
-    assert "1 sealed secrets were opened." in checked.output
+    assert "Opened 1 sealed secret." in checked.output
     assert "The log is sound." in checked.output
     again = shell.call("retry", run_id, "--data-dir", "other", PERDURE_MODULES=GUARDED)
     assert again.exit_code == 0, again.output
@@ -347,11 +347,11 @@ def test_the_key_can_be_left_out(shell: Shell) -> None:
     """Then nothing runs on what was restored until it is put back; both are said."""
     run_id = sealed_run(shell)
     said = shell.call("log", "backup", "copy.perdure", "--without-key")
-    assert "seal.key is not in it: keep a copy elsewhere" in said.output
+    assert "It does not contain seal.key: keep a copy" in said.output
     assert not Path("copy.perdure/seal.key").exists()
     back = shell.call("log", "restore", "copy.perdure", "--data-dir", "other")
     assert back.exit_code == 0
-    assert "put seal.key (mode 600) into other now" in back.output
+    assert "put it (mode 600) into other now" in back.output
     words = ("retry", run_id, "--data-dir", "other")
     refused = shell.call(*words, PERDURE_MODULES=GUARDED)
     assert refused.exit_code == 2

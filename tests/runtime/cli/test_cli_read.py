@@ -141,7 +141,7 @@ def test_a_run_that_does_not_exist(shell: Shell, command: str) -> None:
         assert result.exit_code == 2
         assert "there is no" in result.stderr
         assert "`perdure runs` lists" in result.stderr
-    assert "is not a run's id" in shell.call(command, "demo.count").stderr
+    assert "is not a run id" in shell.call(command, "demo.count").stderr
     assert shell.runs() == before
 
 
@@ -155,7 +155,7 @@ def test_the_past_is_shown_at_a_cursor_and_at_an_instant(used: Shell) -> None:
     then = used.json("show", run_id, "--at", started)
     assert then["run"]["status"] in {"queued", "running"}
     assert used.json("show", run_id, "--at", then["cursor"]) == then
-    assert "This is how it was" in used.call("show", run_id, "--at", then["cursor"]).output
+    assert "This is an earlier state" in used.call("show", run_id, "--at", then["cursor"]).output
     page = used.json("runs", "--at", then["cursor"])
     assert [run["run_id"] for run in page["runs"]] == [run_id]
     assert page["runs"][0] == then["run"]
@@ -212,7 +212,7 @@ def test_exports_are_printed_in_order(used: Shell) -> None:
         "json",
     ]
     failed = used.runs()[1]["run_id"]
-    assert used.call("export", failed).output == "This run has put out nothing.\n"
+    assert used.call("export", failed).output == "This run has no exports.\n"
     assert used.json_lines("export", failed) == []
 
 
@@ -227,9 +227,9 @@ def test_log_lines_have_time_and_level_and_dropped_ones_are_counted(shell: Shell
     assert (level, text) == ("error", "about to fail with DEMO_FAILED")
     *lines, last = shell.json_lines("logs", spam)
     assert len(lines) + last["dropped"] == 5000
-    assert f"{last['dropped']:,} lines were dropped" in shell.call("logs", spam).stderr
+    assert f"Dropped {last['dropped']:,} lines" in shell.call("logs", spam).stderr
     shell.call("run", "demo.count", "--arg", "to=1")
-    assert "logged nothing" in shell.call("logs", shell.runs()[0]["run_id"]).output
+    assert "no log lines" in shell.call("logs", shell.runs()[0]["run_id"]).output
 
 
 def test_reading_writes_nothing(used: Shell) -> None:

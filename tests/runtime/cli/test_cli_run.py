@@ -102,7 +102,7 @@ def test_a_question_is_answered_on_the_terminal(shell: Shell) -> None:
     assert "The run asks: Shall I go on?" in written
     assert "json  [1,2]" in written
     with shell.process("run", "demo.ask") as process:
-        wait_for_line(process, lambda line: "nobody to answer it here" in line)
+        wait_for_line(process, lambda line: "cannot be answered here" in line)
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 3
 
@@ -239,7 +239,7 @@ def test_ctrl_c_twice_forces_it(shell: Shell) -> None:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=20)
     assert (process.returncode, err) == (3, "")
-    assert "Forcing it to end." in out
+    assert "Forcing the run to end." in out
     assert "■ canceled" in out
     assert shell.runs()[0]["status"] == "canceled"
 
@@ -281,7 +281,7 @@ def test_after_kill_9_a_run_is_seen_and_gone_on_with(shell: Shell) -> None:
     assert f"perdure retry {run_id}" in shell.call("show", run_id).output
     result = shell.call("retry", run_id)
     assert result.exit_code == 0, result.output
-    assert "going on where it was left" in result.output
+    assert "Resuming the run where it stopped" in result.output
     (run,) = shell.runs()
     assert (run["run_id"], run["status"], run["attempt"]) == (run_id, "succeeded", 1)
     assert shell.json_lines("export", run_id)[-1]["json"] == [n * n for n in range(50)]

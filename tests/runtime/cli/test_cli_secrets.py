@@ -75,7 +75,7 @@ def test_an_answer_that_holds_a_secret_is_refused(shell: Shell) -> None:
     """Also when no server runs, and the answer is written here."""
     words = ("run", "test.confirm", "--arg", f"token={CANARY}")
     with shell.process(*words, **MODULES) as process:
-        wait_for_line(process, lambda line: "nobody to answer it here" in line)
+        wait_for_line(process, lambda line: "cannot be answered here" in line)
     run_id = shell.runs()[0]["run_id"]
     refused = shell.call("answer", run_id, f"it is {CANARY}", **MODULES)
     assert refused.exit_code == 2

@@ -44,5 +44,20 @@ def test_a_signal_stops_watching_and_not_the_run(shell: Shell, number: signal.Si
             watching.send_signal(number)
             out, err = watching.communicate()
         assert (watching.returncode, err) == (130, "")
-        assert "the run goes on" in out
+        assert "the run continues" in out
         assert process.wait(30) == 0
+
+
+def test_stopping_to_watch_a_run_that_no_process_executes_says_so(shell: Shell) -> None:
+    """Nothing claims that the run goes on; the command that resumes it is named."""
+    with shell.process(*WORKING) as process:
+        run_id = run_id_of(process)
+        process.kill()
+        process.wait()
+    with shell.process("watch", run_id) as watching:
+        wait_for_line(watching, lambda line: "No process is at work" in line)
+        wait_for_line(watching, lambda line: f"perdure retry {run_id}" in line)
+        watching.send_signal(signal.SIGINT)
+        out, err = watching.communicate()
+    assert (watching.returncode, err) == (130, "")
+    assert out == f"Stopped watching. Resume the run: perdure retry {run_id}\n"

@@ -120,7 +120,7 @@ def test_what_keeps_a_server_from_starting_is_said(tmp_path: Path) -> None:
                 f"being written by process {running.process.pid}",
             ),
             (("--data-dir", str(other), "--host", "nowhere.invalid"), 5, "no such address"),
-            (("--data-dir", str(other), "--tls-key", "odd.pem"), 2, "belong together"),
+            (("--data-dir", str(other), "--tls-key", "odd.pem"), 2, "needs its key"),
             (
                 (*("--data-dir", str(other)), *("--tls-certificate", "no"), *("--tls-key", "no")),
                 2,
@@ -146,7 +146,7 @@ def test_a_server_that_others_can_reach_warns(tmp_path: Path) -> None:
         assert running.get("/readyz")["ready"]
         assert running.url.startswith("http://127.0.0.1:")
         deadline = time.monotonic() + 10
-        while "no identity yet" not in running.errors.read_text():
+        while "does not authenticate clients" not in running.errors.read_text():
             assert time.monotonic() < deadline
             time.sleep(0.02)
         assert "hosts" in running.errors.read_text()
@@ -204,7 +204,8 @@ def test_a_drain_leaves_what_has_not_ended_for_the_next_start(tmp_path: Path) ->
         last_id = following.stop()
         assert following.events[-1].kind == "bye"
         said = [line["message"] for line in first.log_lines()]
-        assert "1 runs are left for the next start" in said
+        assert "shutting down: no new work; waiting up to 3 s for 2 runs to end" in said
+        assert "1 run will resume at the next start" in said
     with server(data) as second:
         assert second.get(f"/runs/{brief}")["status"] == "succeeded"
         again = Curl(f"{second.url}/runs/{lasting}/events", last_id)
