@@ -125,7 +125,8 @@ async def open_node(
     so that the stop does not count as a crash, and StoppedOpening is raised.
     """
     settings, parts = settings or Settings(), dict[str, Part]()
-    stopping = stopping or trio.Event()
+    if stopping is None:
+        stopping = trio.Event()
     async with (
         AsyncExitStack() as files,  # closed when no task uses them any more
         trio.open_nursery() as nursery,

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args, get_type_hints
 
 import msgspec
 
+from perdure.eventlog.errors import CodecError
 from perdure.runtime.kernel.errors import OperationError, translated
 from perdure.runtime.kernel.instants import NotAMoment, instant_at, place_at
 from perdure.runtime.kernel.principal import Permission
@@ -69,8 +70,8 @@ class Dialect:
         async def call(argument: Argument) -> Result:
             try:
                 return await fn(argument)
-            except OperationError as error:
-                raise self.spoken(error) from error
+            except (OperationError, CodecError) as error:
+                raise self.spoken(translated(error)) from error
 
         return call
 

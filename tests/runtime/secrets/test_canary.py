@@ -20,11 +20,9 @@ from trio.testing import MockClock
 from perdure import PluginError, Retry, RunContext, StepError
 from perdure.eventlog import MemoryStore, RealEnv, SqliteStore, open_log
 from perdure.runtime.kernel.data_directory import DataDir
-from perdure.runtime.kernel.listing import ListingFile
 from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.plugin import declared, entry, plugin
 from perdure.runtime.runs.feature import open_run_node
-from perdure.runtime.runs.index import RUN_LISTING
 from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import AnswerRun, CancelRun, RetryRun
 from perdure.runtime.secrets.redaction import REDACTED, Redactor
@@ -390,14 +388,3 @@ async def test_the_search_finds_a_planted_leak(
     assert canary.in_log(store)
     assert canary.in_logging(caplog.records, "")
     assert canary.in_logging([], caplog.text)
-
-
-def test_the_search_looks_into_files_and_directories(tmp_path: Path) -> None:
-    """By contents and by name, in every form."""
-    for number, form in enumerate(canary.FORMS):
-        (tmp_path / f"{number}").write_text(f"x{form}x", "utf-8")
-    assert len(canary.in_files(tmp_path)) == 4
-    with closing(ListingFile(RUN_LISTING)) as tables, tables.writing() as database:
-        row = ("r", 1, 1, CANARY, "p", "e", None, None, "r")
-        database.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-        assert canary.in_listing(tables)
