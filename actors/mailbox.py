@@ -54,7 +54,7 @@ TRIES: Final = 5
 SNAPSHOT_EVERY: Final = 500  # events; so many are folded in a few milliseconds
 
 
-class Log(Streams, Protocol):
+class ActorLog(Streams, Protocol):
     """What an actor needs of the log."""
 
     async def append(self, append: Append, *, new_work: bool = False) -> Receipt:
@@ -88,7 +88,7 @@ class Actor(Generic[State, Command, Event]):
         decider: Decider[State, Command, Event],
         stream: str,
         *,
-        log: Log,
+        log: ActorLog,
         new_id: Callable[[], bytes],
         start: Callable[[Callable[[], Awaitable[None]]], None],
         on_change: Callable[[Folded[State]], None] = lambda _: None,

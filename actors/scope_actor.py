@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from perdure.actors.decider import Origin
 from perdure.actors.errors import NoSuchActor
-from perdure.actors.mailbox import Actor, Log
+from perdure.actors.mailbox import Actor, ActorLog
 from perdure.actors.scope_folding import Scopes, fold_records, fold_scope, fold_scope_rest
 from perdure.eventlog.append import Unmoved
 from perdure.eventlog.errors import EventLogError
@@ -32,7 +32,7 @@ TRIES: Final = 50  # neighbours may write all the time; each try takes a few mil
 LEAST_WEIGHT: Final = 64 << 10  # bytes of records that are folded in a few milliseconds
 
 
-class ScopeLog(Log, Scopes, Protocol):
+class ScopeLog(ActorLog, Scopes, Protocol):
     """What such an actor needs of the log."""
 
     async def save_scope_snapshot(

@@ -42,7 +42,7 @@ class Batch(NamedTuple):
     live: bool
 
 
-class Source(Protocol):
+class FollowedLog(Protocol):
     """What a follower needs of its log."""
 
     env: Env
@@ -72,7 +72,7 @@ class Follow:
 
     def __init__(
         self,
-        source: Source,
+        source: FollowedLog,
         start: Mark,
         where: Filter = EVERYTHING,
         limits: FollowLimits | None = None,

@@ -69,7 +69,7 @@ class Repeated:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class AppendRefused:
     """The append conflicts with what is on disk."""
 
     error: EventLogError
@@ -80,7 +80,7 @@ class Deferred:
     """The append conflicts with the batch being built; judge it again afterwards."""
 
 
-Verdict = Admitted | Repeated | Refused | Deferred
+Verdict = Admitted | Repeated | AppendRefused | Deferred
 
 
 class Ledger:
@@ -104,7 +104,7 @@ class Ledger:
         if depends_on_batch:
             return Deferred()
         stored = self._already_stored(append)
-        return Repeated(stored) if stored else Refused(error)
+        return Repeated(stored) if stored else AppendRefused(error)
 
     def keep(self) -> None:
         """Take the batch as history: it is on disk."""

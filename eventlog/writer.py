@@ -32,7 +32,7 @@ from perdure.eventlog.errors import (
     StoreUnreadable,
     Unavailable,
 )
-from perdure.eventlog.ledger import Admitted, Ledger, Refused, Repeated, Verdict
+from perdure.eventlog.ledger import Admitted, AppendRefused, Ledger, Repeated, Verdict
 from perdure.eventlog.record import Mark
 
 if TYPE_CHECKING:
@@ -317,7 +317,7 @@ class Writer:
         for number, (waiting, verdict) in enumerate(zip(batch, verdicts, strict=True), 1):
             if isinstance(verdict, Admitted | Repeated):
                 _answer(waiting, Receipt(verdict.records))
-            elif isinstance(verdict, Refused):
+            elif isinstance(verdict, AppendRefused):
                 _answer(waiting, verdict.error)
             else:
                 again.append(waiting)

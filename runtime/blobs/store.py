@@ -197,17 +197,17 @@ class BlobStore:
         """Take note of bytes that come, or go (less than none)."""
         self._total = (self._total or 0) + size
 
-    # Reading
+    # BlobReading
 
     @asynccontextmanager
-    async def open(self, blob: Blob) -> AsyncIterator[Reading]:
+    async def open(self, blob: Blob) -> AsyncIterator[BlobReading]:
         """Read a blob for the length of a block; meanwhile it cannot disappear."""
         try:
             content = await self.call(self._depot.open, blob)
         except (FileNotFoundError, ValueError):
             raise not_found(blob) from None
         try:
-            yield Reading(self, blob, content)
+            yield BlobReading(self, blob, content)
         finally:
             with trio.CancelScope(shield=True):
                 await self.call(content.close)
@@ -315,7 +315,7 @@ class Draft:
         return self._file
 
 
-class Reading:
+class BlobReading:
     """A blob that is open for reading."""
 
     def __init__(self, store: BlobStore, blob: Blob, content: Content) -> None:

@@ -9,9 +9,9 @@ import click
 
 from perdure.runtime.kernel.terminal.command import Group, common
 from perdure.runtime.kernel.terminal.invocation import (
+    CommandRefusal,
     ExitCode,
     Invocation,
-    Refusal,
     pass_invocation,
 )
 from perdure.runtime.kernel.terminal.text import counted, styled
@@ -225,7 +225,7 @@ def restore(invocation: Invocation, src: Path) -> None:
 
     data = invocation.data
     if data.log.exists():
-        raise Refusal(
+        raise CommandRefusal(
             f"{data.log} exists already; a log is never overwritten.",
             code="CONFLICT",
             exit_code=ExitCode.UNAVAILABLE,
@@ -334,7 +334,7 @@ def _tell_problems(invocation: Invocation, report: Report | BlobReport | SealRep
 def require_log(invocation: Invocation) -> None:
     """Refuse if there is no log yet."""
     if not invocation.data.log.exists():
-        raise Refusal(
+        raise CommandRefusal(
             f"There is no log in {invocation.data.path}.",
             code="UNAVAILABLE",
             exit_code=ExitCode.UNAVAILABLE,

@@ -13,7 +13,7 @@ from perdure.runtime.cli.log_file import log
 from perdure.runtime.cli.serve import serve
 from perdure.runtime.features import FEATURES
 from perdure.runtime.kernel.terminal.command import Group, common
-from perdure.runtime.kernel.terminal.invocation import ExitCode, Invocation, Refusal
+from perdure.runtime.kernel.terminal.invocation import CommandRefusal, ExitCode, Invocation
 from perdure.runtime.kernel.terminal.output import end_by_sigpipe
 
 if TYPE_CHECKING:
@@ -69,21 +69,21 @@ class _Program(Group):
             raise told from error
 
 
-def _told(error: BaseException, *, json: bool) -> Refusal | None:
+def _told(error: BaseException, *, json: bool) -> CommandRefusal | None:
     """Return the refusal for an error; None if click shows it, or if it is a bug."""
     if isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         return _told(error.exceptions[0], json=json)
-    if isinstance(error, Refusal):
+    if isinstance(error, CommandRefusal):
         return error
     if isinstance(error, click.ClickException):
         if not json:
             return None
         message = error.format_message()
-        return Refusal(message, code="VALIDATION_ERROR", exit_code=ExitCode.USAGE)
+        return CommandRefusal(message, code="VALIDATION_ERROR", exit_code=ExitCode.USAGE)
     return _told_from_below(error)
 
 
-def _told_from_below(error: BaseException) -> Refusal | None:
+def _told_from_below(error: BaseException) -> CommandRefusal | None:
     from perdure.eventlog.errors import EventLogError, LogLocked, StoreDamaged, UnreadableRecord
     from perdure.runtime.kernel.data_directory import NotADataDirectory
     from perdure.runtime.kernel.errors import ERRORS, OperationError, translated
@@ -92,7 +92,7 @@ def _told_from_below(error: BaseException) -> Refusal | None:
 
     match error:
         case SettingsError() | SecretsUnusable() | NotADataDirectory():
-            return Refusal(
+            return CommandRefusal(
                 str(error),
                 code="VALIDATION_ERROR",
                 exit_code=ExitCode.USAGE,
@@ -100,7 +100,7 @@ def _told_from_below(error: BaseException) -> Refusal | None:
             )
         case StoreDamaged() | OperationError(__cause__=StoreDamaged()):
             damage = error.__cause__ if isinstance(error, OperationError) else error
-            return Refusal(
+            return CommandRefusal(
                 f"{damage}.",
                 code="LOG_DAMAGED",
                 exit_code=ExitCode.FAILED,
@@ -110,7 +110,7 @@ def _told_from_below(error: BaseException) -> Refusal | None:
             return refused(translated(error))
         case LogLocked(pid=pid):
             holder = f"process {pid}" if pid is not None else "another process"
-            return Refusal(
+            return CommandRefusal(
                 f"{error.path} is being written by {holder}.",
                 code="UNAVAILABLE",
                 exit_code=ExitCode.UNAVAILABLE,
@@ -118,7 +118,7 @@ def _told_from_below(error: BaseException) -> Refusal | None:
             )
         case EventLogError() | OSError():
             message, remedy = _of_the_machine(error)
-            return Refusal(
+            return CommandRefusal(
                 message, code="UNAVAILABLE", exit_code=ExitCode.UNAVAILABLE, remedy=remedy
             )
         case _:
@@ -135,7 +135,7 @@ def _of_the_machine(error: BaseException) -> tuple[str, str | None]:
     return str(error), _FILE_REMEDY if isinstance(error, LogUnsupported) else None
 
 
-def refused(error: Any) -> Refusal:  # noqa: ANN401 - an OperationError, imported late
+def refused(error: Any) -> CommandRefusal:  # noqa: ANN401 - an OperationError, imported late
     """Return the refusal for an error of the table of operations."""
     exit_code = ExitCode.USAGE
     if error.kind.status in _CONFLICTS:
@@ -143,7 +143,7 @@ def refused(error: Any) -> Refusal:  # noqa: ANN401 - an OperationError, importe
     elif error.kind.status == _INTERNAL:
         exit_code = ExitCode.FAILED
     remedy = error.kind.command or None
-    return Refusal(error.message, code=error.code, exit_code=exit_code, remedy=remedy)
+    return CommandRefusal(error.message, code=error.code, exit_code=exit_code, remedy=remedy)
 
 
 def program(features: Features) -> click.Group:

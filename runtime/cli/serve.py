@@ -9,9 +9,9 @@ import click
 
 from perdure.runtime.kernel.terminal.command import Command, common
 from perdure.runtime.kernel.terminal.invocation import (
+    CommandRefusal,
     ExitCode,
     Invocation,
-    Refusal,
     pass_invocation,
 )
 from perdure.runtime.kernel.terminal.output import best_effort_output
@@ -64,7 +64,7 @@ def serve(
     settings = invocation.settings.server
     invocation.place.check()
     if bool(settings.tls_certificate) != bool(settings.tls_key):
-        raise Refusal(
+        raise CommandRefusal(
             "A TLS certificate needs its key, and a key its certificate.",
             code="VALIDATION_ERROR",
             exit_code=ExitCode.USAGE,
@@ -114,11 +114,11 @@ async def _until_stopped(server: Any, invocation: Invocation, scope: Any) -> Non
     scope.cancel()
 
 
-def _refusal(group: BaseExceptionGroup[Any], exit_code: ExitCode, code: str) -> Refusal:
+def _refusal(group: BaseExceptionGroup[Any], exit_code: ExitCode, code: str) -> CommandRefusal:
     error: BaseException = group
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    return Refusal(f"{error}.", code=code, exit_code=exit_code)
+    return CommandRefusal(f"{error}.", code=code, exit_code=exit_code)
 
 
 async def _greet(invocation: Invocation, serving: Serving) -> None:

@@ -30,7 +30,7 @@ FLUSH_AFTER: Final = 0.05  # seconds an output waits for company
 _NANOSECONDS: Final = 1_000_000_000
 
 
-class Delivery:
+class OutputDelivery:
     """The way of an execution's outputs into the log."""
 
     def __init__(self, execution: Execution, desk: Desk, outbox: RunOutbox) -> None:

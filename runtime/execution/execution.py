@@ -19,7 +19,7 @@ from perdure.actors.run.core import canceled, timed_out
 from perdure.actors.run.status import CancelIntent, CancelMode, Outcome
 from perdure.actors.run.views import item_number
 from perdure.runtime.execution.current_run import CurrentRun
-from perdure.runtime.execution.delivery import Delivery
+from perdure.runtime.execution.delivery import OutputDelivery
 from perdure.runtime.execution.limits import LAST_WORDS
 from perdure.runtime.execution.outbox import RunOutbox
 from perdure.runtime.execution.outcome import SUCCESS, Ending, ending_of_value, error_of
@@ -63,7 +63,7 @@ class Execution:
             self._started_at,
             progress_items=desk.limits.progress_items,
         )
-        self.delivery = Delivery(self, desk, self.outbox)
+        self.delivery = OutputDelivery(self, desk, self.outbox)
         self.blobs = desk.blobs
         self.inline_limit = desk.limits.inline_limit
         self._work = trio.CancelScope()

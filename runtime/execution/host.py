@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from perdure.eventlog.record import Record
     from perdure.runtime.execution.processes import Processes
     from perdure.runtime.execution.run_context import RunContext
-    from perdure.runtime.plugins.loading import Loaded
+    from perdure.runtime.plugins.loading import LoadedPlugins
     from perdure.runtime.plugins.plugin import Entry, Plugin
     from perdure.runtime.secrets.redaction import Redactor
 
@@ -113,7 +113,7 @@ class Host:
         self.entries.plugins = plugins  # for runs that start from now on
         self._start_ready()  # one that was loaded anew may have another limit
 
-    async def load(self, loaded: Loaded) -> None:
+    async def load(self, loaded: LoadedPlugins) -> None:
         """Execute runs that start from now on with what was loaded anew."""
         self.entries.problems = loaded.problems
         self.plugins = loaded.plugins

@@ -24,7 +24,7 @@ _LONGEST: Final = 64  # characters of an instant
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class NotAMoment(ValueError):
+class NotAnInstant(ValueError):
     """Something is no cursor, no ISO 8601 time and no number of epoch seconds."""
 
     def __init__(self, value: object) -> None:
@@ -37,7 +37,7 @@ class NotAMoment(ValueError):
         )
 
 
-def place_at(value: object, zone: tzinfo | None = UTC) -> str | int:
+def cursor_or_instant(value: object, zone: tzinfo | None = UTC) -> str | int:
     """Give the cursor that a text is, or the end of the instant it names in UTC nanoseconds."""
     text = _text(value)
     found = _nanoseconds(text, zone)
@@ -45,7 +45,7 @@ def place_at(value: object, zone: tzinfo | None = UTC) -> str | int:
         begin, length = found
         return begin + length - 1
     if len(text) != CURSOR_LENGTH:
-        raise NotAMoment(value)
+        raise NotAnInstant(value)
     return text
 
 
@@ -56,7 +56,7 @@ def instant_at(value: object, zone: tzinfo | None = UTC) -> int:
     """
     found = _nanoseconds(_text(value), zone)
     if found is None:
-        raise NotAMoment(value)
+        raise NotAnInstant(value)
     return found[0]
 
 
@@ -75,7 +75,7 @@ def _text(value: object) -> str:
     if isinstance(value, str):
         return value
     if type(value) not in {int, float}:  # true is no number here
-        raise NotAMoment(value)
+        raise NotAnInstant(value)
     return str(value)
 
 

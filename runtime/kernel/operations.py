@@ -21,9 +21,9 @@ import msgspec
 
 from perdure.eventlog.errors import CodecError
 from perdure.runtime.kernel.errors import OperationError, translated
-from perdure.runtime.kernel.instants import NotAMoment, instant_at, place_at
+from perdure.runtime.kernel.instants import NotAnInstant, cursor_or_instant, instant_at
 from perdure.runtime.kernel.principal import Permission
-from perdure.runtime.kernel.requests import AnyRequest, Instant, Place
+from perdure.runtime.kernel.requests import AnyRequest, CursorOrInstant, Instant
 
 if TYPE_CHECKING:
     from perdure.runtime.kernel.principal import Principal
@@ -115,8 +115,8 @@ def _with_moments(request: type[AnyRequest], args: Mapping[str, Any]) -> Mapping
         if value is not None:
             try:
                 read[name] = reading(value)
-            except NotAMoment as error:
-                is_cursor = reading is place_at and isinstance(value, str)
+            except NotAnInstant as error:
+                is_cursor = reading is cursor_or_instant and isinstance(value, str)
                 code = "INVALID_CURSOR" if is_cursor else "VALIDATION_ERROR"
                 raise OperationError(code, f"{name}: {error}") from None
     return {**args, **read} if read else args
@@ -127,7 +127,7 @@ def _moments_of(request: type[AnyRequest]) -> Mapping[str, Callable[[object], st
     """Say which fields of a request name moments, and how they are read."""
     hints = get_type_hints(request, include_extras=True)
     wanted = {name: [hint, *get_args(hint)] for name, hint in hints.items()}
-    return {name: place_at for name, hint in wanted.items() if Place in hint} | {
+    return {name: cursor_or_instant for name, hint in wanted.items() if CursorOrInstant in hint} | {
         name: instant_at for name, hint in wanted.items() if Instant in hint
     }
 

@@ -26,13 +26,13 @@ _WRITTEN: Final = (
 
 if TYPE_CHECKING:
     Instant = int  # UTC nanoseconds
-    Place = str | int  # a cursor, or UTC nanoseconds
+    CursorOrInstant = str | int  # a cursor, or UTC nanoseconds
 else:  # as they come
     Instant = Annotated[
         Any,
         msgspec.Meta(title="instant", description=_WRITTEN, extra_json_schema={"anyOf": _TIMES}),
     ]
-    Place = Annotated[
+    CursorOrInstant = Annotated[
         Any,
         msgspec.Meta(
             title="cursor or instant",

@@ -138,7 +138,7 @@ class SettingsTable:
 
     def load(
         self, flags: Mapping[str, Any], variables: Mapping[str, str], directory: Path
-    ) -> Loaded:
+    ) -> LoadedSettings:
         """Put the settings together for a process that was started in a directory."""
         values: dict[str, Any] = {}
         origins = dict.fromkeys(self._types, DEFAULT)
@@ -151,7 +151,7 @@ class SettingsTable:
         ):
             values[name] = self._checked(name, value, origin)
             origins[name] = origin
-        return Loaded(self.settings(values), origins)
+        return LoadedSettings(self.settings(values), origins)
 
     def _from_file(self, path: Path, *, required: bool) -> Iterable[tuple[str, Any, str]]:
         try:
@@ -188,7 +188,7 @@ class SettingsTable:
             raise SettingsError(f"{name} ({origin}): {error}") from error
 
 
-class Loaded:
+class LoadedSettings:
     """Settings, and where each of them comes from."""
 
     def __init__(self, settings: Settings, origins: Mapping[str, str]) -> None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from perdure.runtime.plugins.loading import Outcome
+from perdure.runtime.plugins.loading import LoadOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from perdure.runtime.plugins.loading import Source
+    from perdure.runtime.plugins.loading import PluginSource
 
     Stamps = Mapping[str, tuple[int, ...]]  # file -> what changes when it does
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 class Settled(NamedTuple):
     """What has changed and is quiet again."""
 
-    changed: tuple[Source, ...] = ()  # or new
-    gone: tuple[Source, ...] = ()
+    changed: tuple[PluginSource, ...] = ()  # or new
+    gone: tuple[PluginSource, ...] = ()
 
 
 class Changes:
     """What is on disk, beside what is loaded."""
 
-    def __init__(self, loaded: Mapping[Source, Stamps]) -> None:
+    def __init__(self, loaded: Mapping[PluginSource, Stamps]) -> None:
         """Begin with files as they were when they were loaded."""
-        self._loaded: dict[Source, Stamps | None] = dict(loaded)
+        self._loaded: dict[PluginSource, Stamps | None] = dict(loaded)
         self._last = dict(loaded)
 
-    def look(self, seen: Mapping[Source, Stamps]) -> Settled:
+    def look(self, seen: Mapping[PluginSource, Stamps]) -> Settled:
         """Compare with what is seen now. What is told is taken to be loaded then."""
         last, self._last = self._last, dict(seen)
         changed = tuple(
@@ -47,13 +47,13 @@ class Changes:
             del self._loaded[source]
         return Settled(changed, gone)
 
-    def was_not_loaded(self, source: Source) -> None:
+    def was_not_loaded(self, source: PluginSource) -> None:
         """Tell a source again when it rests: it changed while it was being loaded."""
         self._loaded[source] = None
 
 
-def after_reload(before: Outcome, now: Outcome) -> Outcome:
+def after_reload(before: LoadOutcome, now: LoadOutcome) -> LoadOutcome:
     """Give what a source offers: plugins that could not be loaded again go on as they were."""
     if not now.problems:
         return now
-    return Outcome({**before.plugins, **now.plugins}, now.problems)
+    return LoadOutcome({**before.plugins, **now.plugins}, now.problems)

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from importlib.machinery import ModuleSpec
 
-    from perdure.runtime.plugins.loading import Source
+    from perdure.runtime.plugins.loading import PluginSource
 
 OWN: Final = "perdure"  # the package that is never loaded anew
 _NOT_OURS: Final = frozenset({"__pycache__", "node_modules"})
 
 
-def stamps_of(source: Source) -> dict[str, tuple[int, ...]]:
+def stamps_of(source: PluginSource) -> dict[str, tuple[int, ...]]:
     """Give the files of a source, each with what changes when the file does."""
     stamps: dict[str, tuple[int, ...]] = {}
     for file in _files(source):
@@ -39,7 +39,7 @@ def stamps_of(source: Source) -> dict[str, tuple[int, ...]]:
     return stamps
 
 
-def modules_of(source: Source) -> Callable[[str, str | None], bool]:
+def modules_of(source: PluginSource) -> Callable[[str, str | None], bool]:
     """Tell modules that are a source's to import, by name and file, from all others.
 
     For a folder they are those in it, and those of the same name in folders of other plugins.
@@ -72,7 +72,7 @@ def drop_bytecode(files: Iterable[str]) -> None:
             Path(cache_from_source(file)).unlink(missing_ok=True)
 
 
-def copy_code(source: Source, into: Path) -> None:
+def copy_code(source: PluginSource, into: Path) -> None:
     """Copy the modules of a source so that they can be imported from there.
 
     What is no module is linked: code finds what lies beside it.
@@ -98,7 +98,7 @@ def _mirror(folder: Path, target: Path) -> None:
             there.symlink_to(path.absolute())
 
 
-def _files(source: Source) -> Iterator[Path]:
+def _files(source: PluginSource) -> Iterator[Path]:
     if source.folder is not None:
         yield source.folder / MANIFEST
     for root in _roots(source):
@@ -108,7 +108,7 @@ def _files(source: Source) -> Iterator[Path]:
             yield root
 
 
-def _roots(source: Source) -> list[Path]:
+def _roots(source: PluginSource) -> list[Path]:
     """Give the folders, or the one file, that a source's modules are in."""
     if source.folder is not None:
         return [] if source.is_empty else [source.folder]

@@ -35,7 +35,7 @@ DEMO: Final = "perdure.demo"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class PluginSource:
     """Where plugins come from: a module, or one class of it, or a folder."""
 
     name: str  # as people know it
@@ -63,7 +63,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class LoadOutcome:
     """What a source has brought: plugins by id, and what went wrong."""
 
     plugins: Mapping[str, Plugin] = field(default_factory=dict)
@@ -71,10 +71,10 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedPlugins:
     """What all sources have brought."""
 
-    outcomes: Mapping[Source, Outcome] = field(default_factory=dict)
+    outcomes: Mapping[PluginSource, LoadOutcome] = field(default_factory=dict)
 
     @property
     def plugins(self) -> dict[str, Plugin]:
@@ -88,13 +88,13 @@ class Loaded:
         return [problem for outcome in self.outcomes.values() for problem in outcome.problems]
 
 
-def load_plugins(settings: PluginSettings) -> Loaded:
+def load_plugins(settings: PluginSettings) -> LoadedPlugins:
     """Load all that the settings and the installed packages name."""
     _find_here(settings.modules)
-    outcomes: dict[Source, Outcome] = {}
+    outcomes: dict[PluginSource, LoadOutcome] = {}
     for source in (*named_sources(settings), *installed_sources()):
         outcomes[source] = load_source(source, taken(outcomes, source))
-    return Loaded(outcomes)
+    return LoadedPlugins(outcomes)
 
 
 def _find_here(modules: Iterable[str]) -> None:
@@ -106,34 +106,36 @@ def _find_here(modules: Iterable[str]) -> None:
         sys.path.insert(0, str(here))
 
 
-def named_sources(settings: PluginSettings) -> list[Source]:
+def named_sources(settings: PluginSettings) -> list[PluginSource]:
     """Give the sources that the settings name, folders as they are now."""
     modules = ([DEMO] if settings.demo else []) + list(settings.modules)
-    named = [Source(name=f"module {name}", module=name) for name in modules]
+    named = [PluginSource(name=f"module {name}", module=name) for name in modules]
     for folder in settings.plugins:
         named.extend(_folders(Path(folder)))
     return named
 
 
-def installed_sources() -> list[Source]:
+def installed_sources() -> list[PluginSource]:
     """Give the sources that installed packages name."""
     return [
-        Source(name=f"entry point {found.name}", module=found.module, only=found.attr or None)
+        PluginSource(name=f"entry point {found.name}", module=found.module, only=found.attr or None)
         for found in sorted(entry_points(group=GROUP), key=lambda found: found.name)
     ]
 
 
-def _folders(folder: Path) -> list[Source]:
+def _folders(folder: Path) -> list[PluginSource]:
     """Find a folder with a plugin.toml, or each folder in it that has one."""
     if (folder / MANIFEST).is_file():
-        return [Source(name=f"folder {folder}", folder=folder)]
+        return [PluginSource(name=f"folder {folder}", folder=folder)]
     found = sorted(path.parent for path in folder.glob(f"*/{MANIFEST}"))
     if not found:
-        return [Source(name=f"folder {folder}", folder=folder, is_empty=True)]
-    return [Source(name=f"folder {each}", folder=each) for each in found]
+        return [PluginSource(name=f"folder {folder}", folder=folder, is_empty=True)]
+    return [PluginSource(name=f"folder {each}", folder=each) for each in found]
 
 
-def taken(outcomes: Mapping[Source, Outcome], by_others_than: Source) -> dict[str, Source]:
+def taken(
+    outcomes: Mapping[PluginSource, LoadOutcome], by_others_than: PluginSource
+) -> dict[str, PluginSource]:
     """Give the ids that other sources have brought."""
     return {
         plugin_id: source
@@ -143,10 +145,12 @@ def taken(outcomes: Mapping[Source, Outcome], by_others_than: Source) -> dict[st
     }
 
 
-def load_source(source: Source, taken: Mapping[str, Source], *, anew: bool = False) -> Outcome:
+def load_source(
+    source: PluginSource, taken: Mapping[str, PluginSource], *, anew: bool = False
+) -> LoadOutcome:
     """Load what a source has, unless its id is taken; ``anew`` imports its modules again."""
     if source.is_empty:
-        return Outcome(problems=(_nothing_there(source),))
+        return LoadOutcome(problems=(_nothing_there(source),))
     try:
         if anew or source.folder is not None:
             with imported_anew(modules_of(source)):
@@ -154,9 +158,9 @@ def load_source(source: Source, taken: Mapping[str, Source], *, anew: bool = Fal
         else:
             found = list(_found(source))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the edge of a plugin: whatever it does
-        return Outcome(problems=(_problem(error, source),))
+        return LoadOutcome(problems=(_problem(error, source),))
     if not found:
-        return Outcome(problems=(_nothing_there(source),))
+        return LoadOutcome(problems=(_nothing_there(source),))
     plugins: dict[str, Plugin] = {}
     problems = []
     for plugin, cls in found:
@@ -165,10 +169,10 @@ def load_source(source: Source, taken: Mapping[str, Source], *, anew: bool = Fal
             plugins[plugin.id] = plugin
         else:
             problems.append(_id_taken(plugin.id, source, owner, cls))
-    return Outcome(plugins, tuple(problems))
+    return LoadOutcome(plugins, tuple(problems))
 
 
-def _found(source: Source) -> Iterable[tuple[Plugin, type | None]]:
+def _found(source: PluginSource) -> Iterable[tuple[Plugin, type | None]]:
     """Give the plugins of a source, with their classes if they are not a folder's."""
     if source.folder is not None:
         return ((read_manifest(source.folder.resolve()), None),)
@@ -186,7 +190,7 @@ def _declarations(module: ModuleType, only: str | None) -> Iterable[type]:
 # What went wrong
 
 
-def _nothing_there(source: Source) -> Problem:
+def _nothing_there(source: PluginSource) -> Problem:
     if source.folder is not None:
         return Problem(
             source=source.name,
@@ -201,7 +205,9 @@ def _nothing_there(source: Source) -> Problem:
     )
 
 
-def _id_taken(plugin_id: str, source: Source, owner: Source, cls: type | None) -> Problem:
+def _id_taken(
+    plugin_id: str, source: PluginSource, owner: PluginSource, cls: type | None
+) -> Problem:
     file, line = None, None
     if source.folder is not None:
         path = source.folder / MANIFEST
@@ -218,7 +224,7 @@ def _id_taken(plugin_id: str, source: Source, owner: Source, cls: type | None) -
     )
 
 
-def _problem(error: BaseException, source: Source) -> Problem:
+def _problem(error: BaseException, source: PluginSource) -> Problem:
     """Give the place in the plugin's own code that is to blame, and say what to do."""
     lacks = error.name if isinstance(error, ModuleNotFoundError) else None
     if lacks and source.module.startswith(lacks):

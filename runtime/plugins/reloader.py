@@ -19,8 +19,8 @@ import trio
 from perdure.runtime.plugins.changes import Changes, after_reload
 from perdure.runtime.plugins.code_files import copy_code, drop_bytecode, stamps_of
 from perdure.runtime.plugins.loading import (
-    Loaded,
-    Outcome,
+    LoadedPlugins,
+    LoadOutcome,
     installed_sources,
     load_source,
     named_sources,
@@ -34,19 +34,19 @@ if TYPE_CHECKING:
 
     from perdure.eventlog.env import Env
     from perdure.runtime.plugins.changes import Settled, Stamps
-    from perdure.runtime.plugins.loading import Source
+    from perdure.runtime.plugins.loading import PluginSource
     from perdure.runtime.plugins.plugin import Entry, Plugin
     from perdure.runtime.plugins.settings import PluginSettings
 
 EVERY: Final = 0.5  # seconds between two looks; a change counts when it has rested for one
-_NOTHING: Final = Outcome()
+_NOTHING: Final = LoadOutcome()
 _log = logging.getLogger("perdure.plugins")
 
 
 class Reloader:
     """Keeps what is loaded up to date with the files."""
 
-    def __init__(self, settings: PluginSettings, loaded: Loaded, copies: Path) -> None:
+    def __init__(self, settings: PluginSettings, loaded: LoadedPlugins, copies: Path) -> None:
         """Take what was just loaded. Copies of modules go into a folder that is there and empty."""
         self._settings = settings
         self._copies = copies
@@ -54,9 +54,9 @@ class Reloader:
         self._installed = installed_sources()
         self._changes = Changes({source: stamps_of(source) for source in loaded.outcomes})
         pinned = {source: self._pinned(source, each) for source, each in loaded.outcomes.items()}
-        self.loaded = Loaded(pinned)
+        self.loaded = LoadedPlugins(pinned)
 
-    async def run(self, env: Env, give: Callable[[Loaded], Awaitable[None]]) -> None:
+    async def run(self, env: Env, give: Callable[[LoadedPlugins], Awaitable[None]]) -> None:
         """Give away what is loaded anew, until cancelled."""
         limiter = trio.CapacityLimiter(1)  # its own: importing may take its time
         told = None
@@ -85,10 +85,12 @@ class Reloader:
             _log.info("%s is gone, and with it %s", source.name, had or "nothing")
         for source in _to_load(settled, outcomes):
             self._load(source, seen.get(source, {}), outcomes)
-        self.loaded = Loaded(outcomes)
+        self.loaded = LoadedPlugins(outcomes)
         return True
 
-    def _load(self, source: Source, stamps: Stamps, outcomes: dict[Source, Outcome]) -> None:
+    def _load(
+        self, source: PluginSource, stamps: Stamps, outcomes: dict[PluginSource, LoadOutcome]
+    ) -> None:
         """Load a source whose files are as the stamps say; if they change meanwhile, try later."""
         before = outcomes.get(source, _NOTHING)
         drop_bytecode(stamps)
@@ -109,7 +111,7 @@ class Reloader:
             for problem in now.problems:
                 _log.error("%s", problem)
 
-    def _pinned(self, source: Source, outcome: Outcome) -> Outcome:
+    def _pinned(self, source: PluginSource, outcome: LoadOutcome) -> LoadOutcome:
         """Have the processes of plugins import a copy of the modules that were loaded."""
         if not any(program.home for program in programs_of(outcome.plugins)):
             return outcome
@@ -133,11 +135,11 @@ def pinned_to(plugin: Plugin, code: str) -> Plugin:
     )
 
 
-def _to_load(settled: Settled, outcomes: Mapping[Source, Outcome]) -> list[Source]:
+def _to_load(settled: Settled, outcomes: Mapping[PluginSource, LoadOutcome]) -> list[PluginSource]:
     """Give what has changed, and what may load now that something else has."""
     failed = [source for source, outcome in outcomes.items() if outcome.problems]
     return [*settled.changed, *(source for source in failed if source not in settled.changed)]
 
 
-def _named(outcome: Outcome) -> str:
+def _named(outcome: LoadOutcome) -> str:
     return ", ".join(f"{plugin.id} {plugin.version}" for plugin in outcome.plugins.values())

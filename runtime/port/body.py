@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from perdure.runtime.port.refusal import Refused
+from perdure.runtime.port.refusal import PortRefused
 
 if TYPE_CHECKING:
     from perdure.runtime.port.head import Head
@@ -95,7 +95,7 @@ class ChunkedBody:
         if self._in_chunk == len(_CRLF):
             end = buffer[at : at + 2]
             if not _CRLF.startswith(end):
-                raise Refused("BAD_REQUEST", _UNSOUND)
+                raise PortRefused("BAD_REQUEST", _UNSOUND)
             if len(end) == len(_CRLF):
                 self._in_chunk = 0
                 at += 2
@@ -108,7 +108,7 @@ class ChunkedBody:
         end = buffer.find(_CRLF, at, at + most)
         if end < 0:
             if len(buffer) - at >= most or b"\n" in buffer[at:]:
-                raise Refused("BAD_REQUEST", _UNSOUND)
+                raise PortRefused("BAD_REQUEST", _UNSOUND)
             return at
         line = bytes(buffer[at:end])
         if trailing:
@@ -120,7 +120,7 @@ class ChunkedBody:
     def _chunk(self, line: bytes) -> None:
         found = _CHUNK.fullmatch(line)
         if found is None:
-            raise Refused("BAD_REQUEST", _UNSOUND)
+            raise PortRefused("BAD_REQUEST", _UNSOUND)
         size = int(found[1], 16)
         if size:
             self._in_chunk = size + len(_CRLF)
@@ -133,7 +133,7 @@ class ChunkedBody:
             return
         self._trailers = (self._trailers or 0) + len(line) + len(_CRLF)
         if self._trailers > _TRAILERS or _TRAILER.fullmatch(line) is None:
-            raise Refused("BAD_REQUEST", _UNSOUND)
+            raise PortRefused("BAD_REQUEST", _UNSOUND)
 
 
 Body = LengthBody | ChunkedBody

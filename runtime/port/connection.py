@@ -10,9 +10,9 @@ import trio
 from perdure.runtime.port.body import body_of
 from perdure.runtime.port.exchange import Exchange
 from perdure.runtime.port.head import HeadBuffer
-from perdure.runtime.port.refusal import Refusal, Refused, error_response, no_content
+from perdure.runtime.port.refusal import PortRefusal, PortRefused, error_response, no_content
 from perdure.runtime.port.upgrade import Upgrade
-from perdure.runtime.port.wire import Disconnected, Wire, raw_socket
+from perdure.runtime.port.wire import ByteWire, Disconnected, raw_socket
 
 if TYPE_CHECKING:
     from perdure.runtime.port.head import Head
@@ -22,15 +22,15 @@ log: Final = logging.getLogger("perdure.port")
 access: Final = logging.getLogger("perdure.port.access")
 
 _SLOW: Final = "the head of the request took too long; send it at once, or again"
-_CRASHED: Final = Refusal("INTERNAL", "something went wrong here; it was logged")
+_CRASHED: Final = PortRefusal("INTERNAL", "something went wrong here; it was logged")
 
 
-class Connection:
+class HttpConnection:
     """A client, from its first byte to its last."""
 
     def __init__(self, port: Port, stream: trio.abc.Stream) -> None:
         """Take an accepted stream; under TLS its hands are shaken."""
-        self.wire = Wire(stream, port.limits, port.counters)
+        self.wire = ByteWire(stream, port.limits, port.counters)
         self.scheme = "https" if isinstance(stream, trio.SSLStream) else "http"
         self.client, self.server = _addresses(stream)
         self._port = port
@@ -72,7 +72,7 @@ class Connection:
             self._requests += 1
             self._port.counters.requests += 1
             self._pass_gate(head)
-        except Refused as error:
+        except PortRefused as error:
             await self._refuse(error.refusal, head)
             return False
         if head.target == b"*":
@@ -104,7 +104,7 @@ class Connection:
             finally:
                 self._reading = None
         if len(buffer):
-            raise Refused("REQUEST_TIMEOUT", _SLOW)
+            raise PortRefused("REQUEST_TIMEOUT", _SLOW)
         return None
 
     async def _read_head(self, scope: trio.CancelScope) -> Head | None:
@@ -121,7 +121,7 @@ class Connection:
             if begins:
                 scope.deadline = trio.current_time() + self._limits.head_time
         if len(buffer):
-            raise Refused("BAD_REQUEST", "the request ends within its head; add an empty line")
+            raise PortRefused("BAD_REQUEST", "the request ends within its head; add an empty line")
         return None
 
     def _pass_gate(self, head: Head) -> None:
@@ -130,9 +130,9 @@ class Connection:
             named.get(b"host"), named.get(b"origin"), scheme=self.scheme.encode()
         )
         if refusal is not None:
-            raise Refused(refusal.code, refusal.message)
+            raise PortRefused(refusal.code, refusal.message)
 
-    async def _refuse(self, refusal: Refusal, head: Head | None) -> None:
+    async def _refuse(self, refusal: PortRefusal, head: Head | None) -> None:
         """Answer a request that the app does not get, and read nothing after it."""
         self._count(refusal)
         self._buffer.clear()
@@ -140,7 +140,7 @@ class Connection:
         await self.wire.write(error_response(refusal, date=self._port.date(), head_only=only_head))
         await self.wire.linger()
 
-    def _count(self, refusal: Refusal) -> None:
+    def _count(self, refusal: PortRefusal) -> None:
         counters = self._port.counters
         counters.refused[refusal.code] += 1
         counters.protocol_errors += refusal.code == "BAD_REQUEST"
@@ -198,7 +198,7 @@ class Connection:
     async def _upgrade(self, head: Head, handler: UpgradeHandler) -> None:
         """Let a handler have the connection."""
         if not body_of(head).done:
-            await self._refuse(Refusal("BAD_REQUEST", "send a handshake without a body"), head)
+            await self._refuse(PortRefusal("BAD_REQUEST", "send a handshake without a body"), head)
             return
         self._port.counters.upgrades += 1
         lines = [f"{head.method} ".encode() + head.target + b" HTTP/1.1\r\n"]

@@ -24,8 +24,8 @@ import h11
 import trio
 
 from perdure.runtime.port.body import LengthBody, body_of
-from perdure.runtime.port.refusal import Refusal, Refused, error_response, reason_phrase
-from perdure.runtime.port.wire import PIECE, Disconnected, Wire
+from perdure.runtime.port.refusal import PortRefusal, PortRefused, error_response, reason_phrase
+from perdure.runtime.port.wire import PIECE, ByteWire, Disconnected
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -48,7 +48,7 @@ class Exchange:
     """A request that is being answered."""
 
     def __init__(
-        self, head: Head, wire: Wire, buffer: HeadBuffer, limits: PortLimits, date: bytes
+        self, head: Head, wire: ByteWire, buffer: HeadBuffer, limits: PortLimits, date: bytes
     ) -> None:
         """Take a head; ``buffer`` holds what came behind it."""
         self.head = head
@@ -56,7 +56,7 @@ class Exchange:
         self.closing = False  # say `connection: close`
         self.started = False  # something of the response was sent
         self.finished = False
-        self.refusal: Refusal | None = None  # what the client was told instead of an answer
+        self.refusal: PortRefusal | None = None  # what the client was told instead of an answer
         self._wire = wire
         self._buffer = buffer
         self._limits = limits
@@ -116,7 +116,7 @@ class Exchange:
             payload = await self._read_body()
         except Disconnected:
             return {"type": "http.disconnect"}
-        except Refused as error:
+        except PortRefused as error:
             await self._refuse(error.refusal)
             return {"type": "http.disconnect"}
         self._body_given = self._body.done
@@ -148,17 +148,17 @@ class Exchange:
         with trio.move_on_after(self._patience) as scope:
             data = await self._wire.read(size)
         if scope.cancelled_caught:
-            raise Refused("REQUEST_TIMEOUT", _SLOW)
+            raise PortRefused("REQUEST_TIMEOUT", _SLOW)
         if not data:
-            raise Refused("BAD_REQUEST", _UNFINISHED)
+            raise PortRefused("BAD_REQUEST", _UNFINISHED)
         self._patience -= trio.current_time() - begun
         self._progress += len(data)
         if self._progress >= self._limits.body_progress:
             self._patience, self._progress = self._limits.body_window, 0
         return data
 
-    def _too_large(self) -> Refused:
-        return Refused(
+    def _too_large(self) -> PortRefused:
+        return PortRefused(
             "PAYLOAD_TOO_LARGE",
             f"send at most {self._body_limit} bytes in one request",
             limit=self._body_limit,
@@ -243,7 +243,7 @@ class Exchange:
 
     # --- ends that are not the app's -------------------------------------------------------------
 
-    async def _refuse(self, refusal: Refusal) -> None:
+    async def _refuse(self, refusal: PortRefusal) -> None:
         """Answer in the place of the app, or break off what it has begun to send."""
         self.refusal = refusal
         if self.started:
@@ -251,7 +251,7 @@ class Exchange:
         else:
             await self.answer(refusal)
 
-    async def answer(self, refusal: Refusal) -> None:
+    async def answer(self, refusal: PortRefusal) -> None:
         """Answer with an error, as the last thing on this connection."""
         only_head = self.head.method == "HEAD"
         self.status = refusal.status
@@ -276,6 +276,6 @@ class Exchange:
             try:
                 while not self._body.done:
                     await self._read_body()
-            except (Disconnected, Refused):
+            except (Disconnected, PortRefused):
                 return False
         return self._body.done

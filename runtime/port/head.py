@@ -15,7 +15,7 @@ from urllib.parse import unquote_to_bytes
 
 import h11
 
-from perdure.runtime.port.refusal import Refused
+from perdure.runtime.port.refusal import PortRefused
 
 if TYPE_CHECKING:
     from perdure.runtime.port.limits import PortLimits
@@ -96,7 +96,7 @@ class HeadBuffer:
         if end < 0:
             # What has been looked at is sound, up to a CR at the end.
             if _UNSOUND.search(data, max(0, self._searched - 2)) or (data and data[0] <= ord(" ")):
-                raise Refused(_BAD, _NO_HTTP)
+                raise PortRefused(_BAD, _NO_HTTP)
             if len(data) > limits.head_bytes:
                 raise _too_large(limits)
             self._searched = len(data)
@@ -107,7 +107,7 @@ class HeadBuffer:
         if len(raw) > limits.head_bytes or raw.count(b"\r\n") > limits.head_fields + 2:
             raise _too_large(limits)
         if _UNSOUND.search(raw):
-            raise Refused(_BAD, _NO_HTTP)
+            raise PortRefused(_BAD, _NO_HTTP)
         return _parsed(raw)
 
 
@@ -117,14 +117,14 @@ def _parsed(raw: bytes) -> Head:
     try:
         request = protocol.next_event()
     except h11.RemoteProtocolError as error:
-        raise Refused(_BAD, _NO_HTTP) from error
+        raise PortRefused(_BAD, _NO_HTTP) from error
     if type(request) is not h11.Request:
-        raise Refused(_BAD, _NO_HTTP)
+        raise PortRefused(_BAD, _NO_HTTP)
     headers = list(request.headers)
     named = dict(headers)
     _check_framing(request.http_version, named)
     if len(named) != len(headers) and sum(name == b"origin" for name, _ in headers) > 1:
-        raise Refused(_BAD, "send one Origin header at most")
+        raise PortRefused(_BAD, "send one Origin header at most")
     if request.http_version == b"1.1" and b"expect" in named:
         _check_expectations(headers)
     target = _own_target(request.method, request.target, named)
@@ -145,34 +145,36 @@ def _parsed(raw: bytes) -> Head:
 def _check_framing(version: bytes, named: dict[bytes, bytes]) -> None:
     """Refuse what two readers could measure in two ways."""
     if version not in (b"1.0", b"1.1"):
-        raise Refused(_BAD, "speak HTTP/1.1")
+        raise PortRefused(_BAD, "speak HTTP/1.1")
     if b"transfer-encoding" in named:
         if b"content-length" in named:
-            raise Refused(_BAD, "send either Content-Length or Transfer-Encoding, not both")
+            raise PortRefused(_BAD, "send either Content-Length or Transfer-Encoding, not both")
         if version == b"1.0":
-            raise Refused(_BAD, "HTTP/1.0 has no Transfer-Encoding; send Content-Length")
+            raise PortRefused(_BAD, "HTTP/1.0 has no Transfer-Encoding; send Content-Length")
 
 
 def _check_expectations(headers: list[tuple[bytes, bytes]]) -> None:
     """Refuse what a client waits for and will not get."""
     expected = {word for name, value in headers if name == b"expect" for word in _words(value)}
     if not expected <= {b"100-continue", b""}:
-        raise Refused("EXPECTATION_FAILED", "send Expect: 100-continue, or no Expect at all")
+        raise PortRefused("EXPECTATION_FAILED", "send Expect: 100-continue, or no Expect at all")
 
 
 def _own_target(method: bytes, target: bytes, named: dict[bytes, bytes]) -> bytes:
     """Give the target in its usual form: a path and a query."""
     if target[:1] == b"/" and method != b"CONNECT":
         if b"#" in target:
-            raise Refused(_BAD, "leave the fragment out of the address: it is not sent to servers")
+            raise PortRefused(
+                _BAD, "leave the fragment out of the address: it is not sent to servers"
+            )
         return target
     if target == b"*" and method == b"OPTIONS":
         return target
     absolute = _ABSOLUTE.fullmatch(target)
     if absolute is None or b"#" in target or method == b"CONNECT":
-        raise Refused(_BAD, "ask for a path that begins with /; this server is no proxy")
+        raise PortRefused(_BAD, "ask for a path that begins with /; this server is no proxy")
     if absolute[1].lower() != named.get(b"host", b"").lower():
-        raise Refused(_BAD, "the address and the Host header name different servers; send one")
+        raise PortRefused(_BAD, "the address and the Host header name different servers; send one")
     rest = absolute[2]
     return rest if rest[:1] == b"/" else b"/" + rest
 
@@ -184,9 +186,9 @@ def _decoded(raw_path: bytes) -> str:
     try:
         text = path.decode("utf-8")
     except UnicodeDecodeError:
-        raise Refused(_BAD, "write the path as percent-encoded UTF-8") from None
+        raise PortRefused(_BAD, "write the path as percent-encoded UTF-8") from None
     if "\0" in text:
-        raise Refused(_BAD, "leave %00 out of the path")
+        raise PortRefused(_BAD, "leave %00 out of the path")
     return text
 
 
@@ -194,8 +196,8 @@ def _words(value: bytes | None) -> list[bytes]:
     return [] if value is None else [word.strip() for word in value.lower().split(b",")]
 
 
-def _too_large(limits: PortLimits) -> Refused:
-    return Refused(
+def _too_large(limits: PortLimits) -> PortRefused:
+    return PortRefused(
         "HEAD_TOO_LARGE",
         "send fewer or shorter headers, or a shorter address",
         bytes=limits.head_bytes,

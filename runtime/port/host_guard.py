@@ -14,7 +14,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
-from perdure.runtime.port.refusal import Refusal
+from perdure.runtime.port.refusal import PortRefusal
 
 LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
 ANY: Final = "*"
@@ -44,21 +44,21 @@ class Gate:
 
     def refuses(
         self, host: bytes | None, origin: bytes | None = None, *, scheme: bytes = b"http"
-    ) -> Refusal | None:
+    ) -> PortRefusal | None:
         """Say why a request with these headers stops here; None if it may pass."""
         named = None if host is None else _AUTHORITY.fullmatch(host)
         if named is None:
-            return Refusal("BAD_REQUEST", "send one Host header that names this server")
+            return PortRefusal("BAD_REQUEST", "send one Host header that names this server")
         name, port = named[1].lower(), named[2]
         if not self._allows(name, port):
-            return Refusal(
+            return PortRefusal(
                 "HOST_REFUSED",
                 "this server does not answer to that Host; use an address that it was given,"
                 " or add the name to its allowed hosts",
             )
         if origin is None or self._knows(origin, scheme, name, port):
             return None
-        return Refusal(
+        return PortRefusal(
             "ORIGIN_REFUSED",
             "pages of that origin may not use this server; add it to the allowed origins",
         )

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from perdure.runtime.port.connection import Connection
+from perdure.runtime.port.connection import HttpConnection
 from perdure.runtime.port.counters import PortCounters
 from perdure.runtime.port.host_guard import Gate
 from perdure.runtime.port.limits import PortLimits
-from perdure.runtime.port.refusal import Refusal, error_response
-from perdure.runtime.port.wire import Disconnected, Wire, raw_socket
+from perdure.runtime.port.refusal import PortRefusal, error_response
+from perdure.runtime.port.wire import ByteWire, Disconnected, raw_socket
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -41,7 +41,7 @@ _TURNED_AWAY: Final = 64  # told why at the same time; the others are closed wit
 _RESERVED: Final = 256  # descriptors for files, processes and all that is not a connection
 _SECOND: Final = 1_000_000_000
 _LOOPBACK: Final = "loopback"
-_FULL: Final = Refusal(
+_FULL: Final = PortRefusal(
     "TOO_MANY_CONNECTIONS",
     "too many connections are open; close some, or connect again in a moment",
 )
@@ -70,7 +70,7 @@ class Port:
         self._second = -1
         self._date = b""
         self._accepting: list[trio.CancelScope] = []
-        self._open: dict[trio.abc.Stream, Connection | None] = {}  # None while hands are shaken
+        self._open: dict[trio.abc.Stream, HttpConnection | None] = {}  # None while hands are shaken
         self._peers: Counter[str] = Counter()
         self._room = _room(self.limits.connections)
         self._turned_away = 0
@@ -158,7 +158,7 @@ class Port:
         try:
             if isinstance(stream, trio.SSLStream) and not await self._shaken_hands(stream):
                 return
-            self._open[stream] = connection = Connection(self, stream)
+            self._open[stream] = connection = HttpConnection(self, stream)
             await connection.run()
         finally:
             del self._open[stream]
@@ -185,13 +185,13 @@ class Port:
             if self._turned_away < _TURNED_AWAY and not isinstance(stream, trio.SSLStream):
                 self._turned_away += 1
                 try:
-                    await self._say_full(Wire(stream, self.limits, self.counters))
+                    await self._say_full(ByteWire(stream, self.limits, self.counters))
                 finally:
                     self._turned_away -= 1
         finally:
             await trio.aclose_forcefully(stream)
 
-    async def _say_full(self, wire: Wire) -> None:
+    async def _say_full(self, wire: ByteWire) -> None:
         try:
             await wire.write_last(error_response(_FULL, date=self.date()))
             await wire.linger()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     Header = tuple[bytes, bytes]
 
 
-class Refusal(NamedTuple):
+class PortRefusal(NamedTuple):
     """An error of the table in ``kernel.errors``, with a message that says what to do next."""
 
     code: str
@@ -33,17 +33,17 @@ class Refusal(NamedTuple):
         return ERRORS[self.code].retry_after
 
 
-class Refused(Exception):
+class PortRefused(Exception):
     """A request stops here. Raised by parsers; the connection answers and ends."""
 
     def __init__(self, code: str, message: str, **details: Any) -> None:
         """Say why, and what to do next."""
         super().__init__(message)
-        self.refusal = Refusal(code, message, details or None)
+        self.refusal = PortRefusal(code, message, details or None)
 
 
 def error_response(
-    refusal: Refusal, *headers: Header, date: bytes, head_only: bool = False
+    refusal: PortRefusal, *headers: Header, date: bytes, head_only: bool = False
 ) -> bytes:
     """Give a whole response that ends its connection."""
     code, message, details = refusal

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import trio
 
-from perdure.runtime.port.refusal import Refusal, error_response
-from perdure.runtime.port.wire import Wire
+from perdure.runtime.port.refusal import PortRefusal, error_response
+from perdure.runtime.port.wire import ByteWire
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -28,11 +28,11 @@ class Upgrade:
     trailing: bytes
     stream: trio.abc.Stream
     socket: trio.socket.SocketType | None  # to write to without waiting; None under TLS
-    _wire: Wire = field(repr=False)
+    _wire: ByteWire = field(repr=False)
     _date: bytes = field(repr=False)
 
     async def refuse(self, code: str, message: str, *headers: tuple[bytes, bytes]) -> None:
         """Answer with an error of the table; the handler returns afterwards."""
-        refusal = Refusal(code, message)
+        refusal = PortRefusal(code, message)
         await self._wire.write(error_response(refusal, *headers, date=self._date))
         await self._wire.linger()

@@ -28,7 +28,7 @@ class Disconnected(OSError):
     """The client is gone: what is sent goes nowhere."""
 
 
-class Wire:
+class ByteWire:
     """One connection's stream. ``gone`` is set once nothing can be sent any more."""
 
     def __init__(self, stream: trio.abc.Stream, limits: PortLimits, counters: PortCounters) -> None:

@@ -35,7 +35,7 @@ class NeverBegun(PluginError):
     """The process has ended without a word about the run: its entry was not called there."""
 
 
-class Conversation:
+class Dialogue:
     """The talk with a worker about one run."""
 
     def __init__(

@@ -19,7 +19,7 @@ class Line(NamedTuple):
         return self.data.decode("utf-8", "replace")
 
 
-class Lines:
+class LineSplitter:
     """Cuts bytes into lines, and never holds more than the longest one.
 
     However a line trickles in, each byte is looked at once.

@@ -17,7 +17,7 @@ import trio
 
 from perdure.runtime.plugins.contract import PluginError, RunCancelled
 from perdure.runtime.process import sandbox
-from perdure.runtime.process.dialogue import Conversation, NeverBegun
+from perdure.runtime.process.dialogue import Dialogue, NeverBegun
 from perdure.runtime.process.worker import LAST_OUTPUT, Worker, start_worker
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ IDLE: Final = 60.0  # seconds for which they are kept
 CHILD: Final = "perdure.child"
 
 
-class Kind(NamedTuple):
+class WorkerKind(NamedTuple):
     """What a worker can be used for again: never across tenants, versions or loads."""
 
     plugin_id: str
@@ -52,7 +52,7 @@ class Pool:
         self._grace = grace
         self._warm = warm
         self._idle = idle
-        self._kept: dict[Kind, deque[tuple[float, Worker]]] = {}
+        self._kept: dict[WorkerKind, deque[tuple[float, Worker]]] = {}
         self._nursery: trio.Nursery | None = None
         self._look = trio.CapacityLimiter(1)  # whoever comes first looks, the others wait for it
         self._current: frozenset[Program] | None = None  # what may be used again; None for all
@@ -79,7 +79,7 @@ class Pool:
         assert program is not None  # noqa: S101 - a process entry has one
         created = execution.run.created
         version = execution.run.plugin_version or ""
-        kind = Kind(created.plugin_id, version, created.tenant, program)
+        kind = WorkerKind(created.plugin_id, version, created.tenant, program)
         if (warm := await self._warm_worker(kind)) is not None:
             with suppress(NeverBegun):  # it has died since; another is started, once
                 return await self._execute(warm, kind, execution, entry, ctx, args)
@@ -88,7 +88,7 @@ class Pool:
     async def _execute(
         self,
         worker: Worker,
-        kind: Kind,
+        kind: WorkerKind,
         execution: Execution,
         entry: Entry,
         ctx: RunContext,
@@ -96,7 +96,7 @@ class Pool:
     ) -> Any:  # noqa: ANN401 - what the entry returns
         """Have an entry executed by a worker, which is kept or ended then."""
         worker.on_output = partial(_log, execution)
-        talk = Conversation(worker, ctx.run, execution.until_cancelled)
+        talk = Dialogue(worker, ctx.run, execution.until_cancelled)
         clean = False
         try:
             value = await talk.hold(entry.id, args)
@@ -115,7 +115,7 @@ class Pool:
                     await self._let_end(kind, worker, clean=clean, force=execution.forced)
         return value
 
-    async def _warm_worker(self, kind: Kind) -> Worker | None:
+    async def _warm_worker(self, kind: WorkerKind) -> Worker | None:
         """Give a worker that waits, if one is alive; end those that have died."""
         kept = self._kept.get(kind)
         while kept:
@@ -125,7 +125,7 @@ class Pool:
             await worker.end()
         return None
 
-    async def _start(self, kind: Kind) -> Worker:
+    async def _start(self, kind: WorkerKind) -> Worker:
         program = kind.program
         command = program.command or (sys.executable, "-m", CHILD, program.home or "")
         if shutil.which(command[0]) is None:
@@ -139,7 +139,7 @@ class Pool:
             self._nursery.start_soon(worker.pump)
         return worker
 
-    def _keep(self, kind: Kind, worker: Worker) -> bool:
+    def _keep(self, kind: WorkerKind, worker: Worker) -> bool:
         """Keep a worker for the next run, if it may execute one and there are not enough."""
         kept = self._kept.get(kind, ())
         if not self._may_keep(kind) or len(kept) >= self._warm or not worker.can_go_on:
@@ -148,14 +148,16 @@ class Pool:
         self._kept.setdefault(kind, deque()).append((self._env.monotonic(), worker))
         return True
 
-    async def _let_end(self, kind: Kind, worker: Worker, *, clean: bool, force: trio.Event) -> None:
+    async def _let_end(
+        self, kind: WorkerKind, worker: Worker, *, clean: bool, force: trio.Event
+    ) -> None:
         """End a worker; one that ends by itself when it is done gets the time to do so."""
         if clean and kind.program.home is None:
             with trio.move_on_after(LAST_OUTPUT):
                 await worker.wait()
         await worker.end(grace=0.0 if clean else self._grace, sooner=force)
 
-    def _may_keep(self, kind: Kind) -> bool:
+    def _may_keep(self, kind: WorkerKind) -> bool:
         is_current = self._current is None or kind.program in self._current
         return kind.program.home is not None and is_current and self._nursery is not None
 
@@ -171,7 +173,7 @@ class Pool:
         current = self._current = frozenset(programs)
         await self._end_kept(lambda kind, _: kind.program not in current)
 
-    async def _end_kept(self, is_over: Callable[[Kind, float], bool]) -> None:
+    async def _end_kept(self, is_over: Callable[[WorkerKind, float], bool]) -> None:
         for kind, kept in list(self._kept.items()):
             while kept and is_over(kind, kept[0][0]):
                 _, worker = kept.popleft()

@@ -42,7 +42,7 @@ _FIRST: Final = ("/bin/sh", "-c", '"$@" & exec 2>/dev/null; wait "$!"', "perdure
 
 
 @dataclass(frozen=True, slots=True)
-class Features:
+class SandboxFeatures:
     """What the system lets us do."""
 
     pid_namespace: tuple[str, ...] | None  # the command that makes one
@@ -50,10 +50,10 @@ class Features:
 
 
 @lru_cache(maxsize=1)
-def features() -> Features:
+def features() -> SandboxFeatures:
     """Find out what works here, by trying. This waits for processes: call it in a thread."""
     pid = ("--pid", "--fork", "--kill-child")
-    return Features(
+    return SandboxFeatures(
         pid_namespace=_first_that_works(pid),
         network_namespace=_first_that_works((*pid, "--net")),
     )
@@ -77,7 +77,7 @@ def _first_that_works(options: tuple[str, ...]) -> tuple[str, ...] | None:
 
 
 def guarded(
-    command: tuple[str, ...], fds: tuple[int, int, int], found: Features, *, network: bool
+    command: tuple[str, ...], fds: tuple[int, int, int], found: SandboxFeatures, *, network: bool
 ) -> list[str]:
     """Give the command that starts another under a guard, as closed off as is possible here.
 

@@ -14,7 +14,7 @@ import trio
 
 from perdure.runtime.kernel.variables import CODE, MEMORY, READ_FD, WRITE_FD
 from perdure.runtime.process.descriptors import READ, WRITE
-from perdure.runtime.process.line_splitter import Lines
+from perdure.runtime.process.line_splitter import LineSplitter
 from perdure.runtime.process.messages import MAX_LINE, to_line
 from perdure.runtime.process.sandbox import guarded
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from perdure.eventlog.env import Env, Process
     from perdure.runtime.plugins.plugin import Program
     from perdure.runtime.process.line_splitter import Line
-    from perdure.runtime.process.sandbox import Features
+    from perdure.runtime.process.sandbox import SandboxFeatures
 
 CHUNK: Final = 64 << 10
 LONGEST: Final = 64 << 10  # bytes of a line that is printed; the rest of it is dropped
@@ -48,11 +48,13 @@ class Worker:
         self._to_it = to_it
         self._from_it = from_it
         self._guard: int | None = guard
-        self._lines = Lines(MAX_LINE, too_long="refuse")
+        self._lines = LineSplitter(MAX_LINE, too_long="refuse")
         self._pending: list[Line] = []
         self._sending = trio.Lock()
         self._is_speaking = False
-        self._printed = {level: Lines(LONGEST, too_long="cut") for level in ("info", "warning")}
+        self._printed = {
+            level: LineSplitter(LONGEST, too_long="cut") for level in ("info", "warning")
+        }
         self.on_output: Callable[[str, Line], None] = lambda _level, _line: None
 
     @property
@@ -179,7 +181,7 @@ _SHELL_SIGNAL: Final = 128  # a shell reports a signal as its number and this
 
 
 async def start_worker(
-    env: Env, command: Sequence[str], program: Program, features: Features
+    env: Env, command: Sequence[str], program: Program, features: SandboxFeatures
 ) -> Worker:
     """Start a process under a guard, with pipes to and from it."""
     with ExitStack() as ours, ExitStack() as theirs:

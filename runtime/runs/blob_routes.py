@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from perdure.runtime.blobs.store import Reading
+    from perdure.runtime.blobs.store import BlobReading
     from perdure.runtime.kernel.routes.route import Handler, Surface
 
 BYTES: Final = "application/octet-stream"
@@ -91,7 +91,7 @@ def _describing(etag: str) -> tuple[Header, ...]:
 
 
 async def _send(
-    content: Reading, span: Span | None, etag: str, send: Send, *, head_only: bool
+    content: BlobReading, span: Span | None, etag: str, send: Send, *, head_only: bool
 ) -> None:
     whole = Span(0, content.size, content.size)
     headers: list[Header] = [
@@ -114,7 +114,7 @@ async def _send(
     await send({"type": "http.response.body", "body": b""})
 
 
-async def _late(content: Reading, span: Span) -> AsyncGenerator[bytes, None]:
+async def _late(content: BlobReading, span: Span) -> AsyncGenerator[bytes, None]:
     """Give the pieces of a span, each when the next is there.
 
     So the last one is only sent once it is known that all of them are what was stored: of a damaged

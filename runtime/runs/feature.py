@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from perdure.runtime.kernel.node import Foundation, Node
     from perdure.runtime.kernel.routes.route import Route
     from perdure.runtime.kernel.settings import Settings
-    from perdure.runtime.plugins.loading import Loaded
+    from perdure.runtime.plugins.loading import LoadedPlugins
     from perdure.runtime.plugins.plugin import Plugin
     from perdure.runtime.runs.part import RunResources, RunsPart
     from perdure.runtime.runs.settings import RunSettings
@@ -45,7 +45,7 @@ class RunsFeature(Feature):
         self,
         resources: RunResources | None = None,
         *,
-        loaded: Loaded | None = None,
+        loaded: LoadedPlugins | None = None,
         only: Collection[str] | None = None,
     ) -> None:
         """Use these resources, or those that the settings and the data directory name.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from perdure.runtime.kernel.live_listing import LiveListing
     from perdure.runtime.kernel.node import Foundation
-    from perdure.runtime.plugins.loading import Loaded
+    from perdure.runtime.plugins.loading import LoadedPlugins
     from perdure.runtime.runs.part import RunsPart
 
 _NANOSECONDS: Final = 1_000_000_000
@@ -35,7 +35,7 @@ _NANOSECONDS: Final = 1_000_000_000
 async def open_local_runs(
     foundation: Foundation,
     listing: LiveListing,
-    loaded: Loaded | None,
+    loaded: LoadedPlugins | None,
     only: Collection[str] | None,
 ) -> AsyncIterator[RunsPart]:
     """Execute runs of a data directory, or in memory if there is none.

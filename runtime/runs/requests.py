@@ -8,11 +8,11 @@ import msgspec
 
 from perdure.runtime.kernel.requests import (
     After,
+    CursorOrInstant,
     Instant,
     Key,
     Limit,
     Name,
-    Place,
     Request,
     Sha256,
     Size,
@@ -46,7 +46,7 @@ class GetRun(Request):
     """Read a run, now or as it was."""
 
     run_id: Name
-    at: Place | None = None
+    at: CursorOrInstant | None = None
 
 
 class Conditions(Request):
@@ -66,7 +66,7 @@ class ListRuns(Conditions):
     """List runs, newest first."""
 
     after: After | None = None  # next_after of the page before
-    at: Place | None = None
+    at: CursorOrInstant | None = None
     limit: Limit = 50
 
 
@@ -136,14 +136,14 @@ class ExportRun(Request):
     run_id: Name
     after: After | None = None  # an item's id, or a cursor
     limit: Limit = 100
-    at: Place | None = None
+    at: CursorOrInstant | None = None
 
 
 class ReadQuestions(Request):
     """Read the questions of a run that are open."""
 
     run_id: Name
-    at: Place | None = None
+    at: CursorOrInstant | None = None
 
 
 class CreateUpload(Request):
@@ -172,7 +172,7 @@ class ReadLogs(Request):
     run_id: Name
     after: After | None = None  # next_after of the page before
     limit: Limit = 500  # lines; those logged together stay together
-    at: Place | None = None
+    at: CursorOrInstant | None = None
 
 
 class ListPlugins(Request):

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from perdure.actors.folded import Folded
     from perdure.actors.run.core import Run
     from perdure.runtime.blobs.references import References
-    from perdure.runtime.blobs.store import Reading
+    from perdure.runtime.blobs.store import BlobReading
     from perdure.runtime.execution.host import Host
 
 UPLOAD_LIFE: Final = 3600.0  # seconds
@@ -231,7 +231,7 @@ class Uploads:
             raise OperationError("RUN_NOT_RUNNING", f"the run is {status}", status=str(status))
         return folded
 
-    # Reading
+    # BlobReading
 
     @operation(
         "blobs.read",
@@ -255,7 +255,9 @@ class Uploads:
             }
 
     @asynccontextmanager
-    async def open(self, principal: Principal, run_id: str, sha256: str) -> AsyncIterator[Reading]:
+    async def open(
+        self, principal: Principal, run_id: str, sha256: str
+    ) -> AsyncIterator[BlobReading]:
         """Open a blob, for a surface that streams it."""
         folded = await self._reader.now(principal, run_id)
         async with self._store.open(Blob(scope_of(folded.state), sha256)) as content:

@@ -36,7 +36,7 @@ class JsonLines(logging.Formatter):
         return msgspec.json.encode(line, enc_hook=repr).decode()
 
 
-class Lines(logging.Formatter):
+class TextLines(logging.Formatter):
     """A record as people read it: when, how bad, what, and of which run."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -57,7 +57,7 @@ def _time(record: logging.LogRecord) -> datetime:
 def logging_to(stream: TextIO = sys.stderr, level: int = logging.INFO) -> Iterator[None]:
     """Log to a stream for the length of a block."""
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(Lines() if stream.isatty() else JsonLines())
+    handler.setFormatter(TextLines() if stream.isatty() else JsonLines())
     root = logging.getLogger()
     before = root.level
     root.addHandler(handler)

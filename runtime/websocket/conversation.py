@@ -84,7 +84,7 @@ _KINDS: Final[dict[str, type[ClientMessage]]] = {  # a follow may have a credit 
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ImmediateReply:
     """Something to send at once."""
 
     message: bytes
@@ -114,7 +114,7 @@ class Conversation:
 
     # What a client says
 
-    def receive(self, message: str | bytes) -> ClientMessage | Reply | None:
+    def receive(self, message: str | bytes) -> ClientMessage | ImmediateReply | None:
         """Give what a message asks for, or the reply that tells what is wrong with it."""
         try:
             value = self._format.decode(message)
@@ -134,7 +134,7 @@ class Conversation:
             return self._begin(asked, len(message))
         return asked if asked.id in self.followers else None
 
-    def _begin(self, asked: Call | Follow, size: int) -> ClientMessage | Reply:
+    def _begin(self, asked: Call | Follow, size: int) -> ClientMessage | ImmediateReply:
         if asked.id in self._calls or asked.id in self.followers:
             return self._refuse("this id stands for something else that is open", asked.id)
         limits = self._limits
@@ -150,14 +150,16 @@ class Conversation:
             self._call_bytes += size
         return asked
 
-    def _too_many(self, about: str | int, what: str) -> Reply:
+    def _too_many(self, about: str | int, what: str) -> ImmediateReply:
         message = f"a connection may have {what} open; wait until one has ended"
-        return Reply(self.refusal(about, OperationError("OVERLOADED", message)))
+        return ImmediateReply(self.refusal(about, OperationError("OVERLOADED", message)))
 
-    def _refuse(self, message: str, about: Any = None) -> Reply:  # noqa: ANN401 - what was sent
+    def _refuse(self, message: str, about: Any = None) -> ImmediateReply:  # noqa: ANN401 - what was sent
         """Refuse a message. Its id may stand for something that goes on, so it is a detail."""
         details = {"id": about} if isinstance(about, str | int) else {}
-        return Reply(self.refusal(None, OperationError("VALIDATION_ERROR", message, **details)))
+        return ImmediateReply(
+            self.refusal(None, OperationError("VALIDATION_ERROR", message, **details))
+        )
 
     # What the server says
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from perdure.runtime.websocket.conversation import Conversation, EndReason
     from perdure.runtime.websocket.fanout import Fanout
     from perdure.runtime.websocket.formats import Format
-    from perdure.runtime.websocket.wire import Wire
+    from perdure.runtime.websocket.wire import FrameWire
 
 MOST: Final = 500  # events in a frame
 
@@ -25,7 +25,7 @@ class Follower:
         self,
         follow_id: str | int,
         format: Format,  # noqa: A002 - what else
-        wire: Wire,
+        wire: FrameWire,
         pulls: trio.CapacityLimiter,
         credit: int | None,
     ) -> None:

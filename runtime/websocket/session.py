@@ -16,8 +16,8 @@ from perdure.runtime.websocket.conversation import (
     Conversation,
     ConversationLimits,
     Follow,
+    ImmediateReply,
     More,
-    Reply,
     Stop,
 )
 from perdure.runtime.websocket.follower import Follower
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from perdure.runtime.kernel.principal import Principal
     from perdure.runtime.websocket.fanout import Fanout
     from perdure.runtime.websocket.formats import Format
-    from perdure.runtime.websocket.wire import Wire
+    from perdure.runtime.websocket.wire import FrameWire
 
 PING_AFTER: Final = 20.0  # seconds of silence
 GONE_AFTER: Final = 60.0
@@ -58,7 +58,7 @@ class Session:
         fanout: Fanout,
         principal: Principal,
         messages: Messages,
-        wire: Wire,
+        wire: FrameWire,
         format: Format,  # noqa: A002 - what else
         limits: ConversationLimits | None = None,
     ) -> None:
@@ -122,7 +122,7 @@ class Session:
                 followers[asked.id].allow(asked.credit)
             case Stop():
                 followers[asked.id].stop()
-            case Reply():
+            case ImmediateReply():
                 await self._send(asked.message)  # a peer that only complains has to listen
             case None:
                 pass

@@ -19,7 +19,7 @@ from perdure.runtime.websocket.fanout import Fanout
 from perdure.runtime.websocket.formats import FORMATS
 from perdure.runtime.websocket.frames import BadPeer, close_frame
 from perdure.runtime.websocket.session import Session
-from perdure.runtime.websocket.wire import Wire, WireLimits
+from perdure.runtime.websocket.wire import FrameWire, WireLimits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,7 +53,7 @@ _EXPECTED: Final = (
 _BROKEN_FRAMES: Final = frozenset({1002, 1007})
 
 
-class Upgrade(Protocol):
+class UpgradeRequest(Protocol):
     """A request to go on as a WebSocket, as the port below hands it over."""
 
     @property
@@ -116,7 +116,7 @@ class Sockets:
     def __init__(
         self,
         node: Node,
-        principal_of: Callable[[Upgrade], Principal],
+        principal_of: Callable[[UpgradeRequest], Principal],
         limits: SocketLimits | None = None,
     ) -> None:
         """Serve what a node can do; ``run`` has to be running."""
@@ -145,14 +145,14 @@ class Sockets:
         for session in self._sessions:
             session.drain()
 
-    async def accept(self, upgrade: Upgrade) -> None:
+    async def accept(self, upgrade: UpgradeRequest) -> None:
         """Serve a connection until it ends; whatever happens on it ends here."""
         chosen = _chosen(upgrade)
         refusal = self._refusal(upgrade)
         if chosen is None or refusal is not None:
             await upgrade.refuse(*(refusal or _NOT_SPOKEN))
             return
-        wire = Wire(
+        wire = FrameWire(
             self._env,
             upgrade.stream,
             upgrade.head,
@@ -170,7 +170,7 @@ class Sockets:
         finally:
             await trio.aclose_forcefully(wire)
 
-    def _refusal(self, upgrade: Upgrade) -> Refusal | None:
+    def _refusal(self, upgrade: UpgradeRequest) -> Refusal | None:
         """Say why there is nothing to upgrade to, if so."""
         if upgrade.path != PATH:
             return "NOT_FOUND", f"WebSockets are at {PATH}"
@@ -187,7 +187,7 @@ class Sockets:
         return None
 
     async def _serve(
-        self, upgrade: Upgrade, wire: Wire, subprotocol: str | None, format_: Format
+        self, upgrade: UpgradeRequest, wire: FrameWire, subprotocol: str | None, format_: Format
     ) -> None:
         limits = self.limits
         async with trio.open_nursery() as nursery:  # the library's reader is in it
@@ -221,7 +221,7 @@ class Sockets:
             nursery.cancel_scope.cancel()
 
 
-def _chosen(upgrade: Upgrade) -> tuple[str | None, Format] | None:
+def _chosen(upgrade: UpgradeRequest) -> tuple[str | None, Format] | None:
     """Give the subprotocol that both sides know, and its format."""
     offered = [
         name.strip().decode("latin-1")

@@ -36,7 +36,7 @@ class WireLimits:
     frames: FrameLimits = field(default_factory=FrameLimits)
 
 
-class Wire(trio.abc.Stream):
+class FrameWire(trio.abc.Stream):
     """A connection after its upgrade."""
 
     def __init__(

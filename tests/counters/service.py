@@ -18,7 +18,7 @@ from perdure.runtime.kernel.live_actors import LiveActors
 from perdure.runtime.kernel.operations import Dialect, operation
 from perdure.runtime.kernel.ownerless import OwnerlessStreams
 from perdure.runtime.kernel.principal import Permission, Principal
-from perdure.runtime.kernel.requests import Key, Name, Place, Request, TolerantRequest
+from perdure.runtime.kernel.requests import CursorOrInstant, Key, Name, Request, TolerantRequest
 from tests.counters.listing import CounterTables
 from tests.counters.rules import (
     COUNTER,
@@ -72,7 +72,7 @@ class ReadCounter(Request):
     """Read a counter, now or as it was."""
 
     counter_id: Name
-    at: Place | None = None
+    at: CursorOrInstant | None = None
 
 
 class ListCounters(Request):

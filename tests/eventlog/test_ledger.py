@@ -7,7 +7,7 @@ import pytest
 from perdure.eventlog import cbor
 from perdure.eventlog.append import Append, StreamWrite, Unmoved
 from perdure.eventlog.errors import InvalidAppend, ScopeMoved, StreamSealed, WrongExpectedVersion
-from perdure.eventlog.ledger import Admitted, Deferred, Ledger, Refused, Repeated
+from perdure.eventlog.ledger import Admitted, AppendRefused, Deferred, Ledger, Repeated
 from perdure.eventlog.memory import MemoryStore
 from perdure.eventlog.record import NewEvent
 from perdure.eventlog.testing import example_event, example_log, example_record
@@ -68,7 +68,7 @@ def test_the_last_record_of_a_sealing_write_carries_the_seal(ledger: Ledger) -> 
 def test_a_conflict_names_the_stream_and_both_versions(ledger: Ledger) -> None:
     """Old news is refused with what the caller needs to know."""
     verdict = ledger.admit(write("run/0", 3), NOW)
-    assert isinstance(verdict, Refused)
+    assert isinstance(verdict, AppendRefused)
     assert isinstance(verdict.error, WrongExpectedVersion)
     assert (verdict.error.stream, verdict.error.expected, verdict.error.actual) == ("run/0", 3, 5)
     assert "'run/0' is at version 5, not 3" in str(verdict.error)
@@ -77,7 +77,7 @@ def test_a_conflict_names_the_stream_and_both_versions(ledger: Ledger) -> None:
 def test_a_conflict_does_not_touch_the_rest(ledger: Ledger) -> None:
     """A refused append leaves no trace in the batch, not even its writes before the conflict."""
     append = Append([StreamWrite("run/9", 0, [example_event()]), write("run/0", 3).writes[0]])
-    assert isinstance(ledger.admit(append, NOW), Refused)
+    assert isinstance(ledger.admit(append, NOW), AppendRefused)
     verdict = ledger.admit(write("run/9", 0), NOW)
     assert isinstance(verdict, Admitted)
     assert verdict.records[0].position == 16
@@ -97,7 +97,7 @@ def test_a_deferred_append_is_refused_once_its_cause_is_kept(
     assert isinstance(admitted, Admitted)
     store.commit(admitted.records)
     ledger.keep()
-    assert isinstance(ledger.admit(write("run/9", 0), NOW), Refused)
+    assert isinstance(ledger.admit(write("run/9", 0), NOW), AppendRefused)
 
 
 def test_a_deferred_append_is_admitted_once_its_cause_is_gone(ledger: Ledger) -> None:
@@ -113,7 +113,7 @@ def test_a_sealed_stream_is_refused(ledger: Ledger, store: MemoryStore) -> None:
     """Nothing follows a seal, from disk or in the batch."""
     store.commit([example_record(16, "run/5", seal=True)])
     verdict = ledger.admit(write("run/5", 1), NOW)
-    assert isinstance(verdict, Refused)
+    assert isinstance(verdict, AppendRefused)
     assert isinstance(verdict.error, StreamSealed)
     assert isinstance(ledger.admit(write("run/6", 0, seal=True), NOW), Admitted)
     assert isinstance(ledger.admit(write("run/6", 1), NOW), Deferred)
@@ -123,7 +123,7 @@ def test_a_scope_must_not_have_moved(ledger: Ledger) -> None:
     """An append may require that nothing was written in a scope past a position."""
     moved = Append(write("run/9", 0).writes, [Unmoved("session/0", 13)])
     verdict = ledger.admit(moved, NOW)
-    assert isinstance(verdict, Refused)
+    assert isinstance(verdict, AppendRefused)
     assert isinstance(verdict.error, ScopeMoved)
     assert (verdict.error.position, verdict.error.actual) == (13, 14)
     still = Append(write("run/9", 0).writes, [Unmoved("session/0", 14), Unmoved("nothing", 0)])
@@ -155,13 +155,13 @@ def test_other_events_at_the_same_place_are_a_conflict(ledger: Ledger, store: Me
     assert isinstance(admitted, Admitted)
     store.commit(admitted.records)
     ledger.keep()
-    assert isinstance(ledger.admit(write("run/9", 0), NOW), Refused)
+    assert isinstance(ledger.admit(write("run/9", 0), NOW), AppendRefused)
 
 
 def test_a_stream_never_changes_its_scope(ledger: Ledger) -> None:
     """That would tear a stream out of its scope's history."""
     verdict = ledger.admit(write("run/0", 5, scope="session/7"), NOW)
-    assert isinstance(verdict, Refused)
+    assert isinstance(verdict, AppendRefused)
     assert isinstance(verdict.error, InvalidAppend)
 
 
@@ -174,7 +174,7 @@ def test_the_cache_is_bounded_and_forgetting_is_harmless(store: MemoryStore) -> 
         store.commit(admitted.records)
         ledger.keep()
     assert len(ledger._streams) == len(ledger._scopes) == 2
-    assert isinstance(ledger.admit(write("run/20", 0), NOW), Refused)
+    assert isinstance(ledger.admit(write("run/20", 0), NOW), AppendRefused)
     assert isinstance(ledger.admit(write("run/20", 1), NOW), Admitted)
 
 

@@ -25,7 +25,7 @@ from urllib.parse import parse_qsl
 from perdure.eventlog import cbor
 from perdure.eventlog.errors import CodecError
 from perdure.runtime.kernel.errors import OperationError
-from perdure.runtime.kernel.requests import Instant, Place
+from perdure.runtime.kernel.requests import CursorOrInstant, Instant
 from perdure.runtime.kernel.strict_json import JSON, decode_json
 
 if TYPE_CHECKING:
@@ -44,38 +44,38 @@ _BOOLEANS: Final = {"true": True, "false": False}
 _ZONE_LOST: Final = re.compile(r"(T[0-9:.,]+) (?=[0-9])")  # a plus sign in a query is a space
 
 
-class Reading(NamedTuple):
+class QueryReading(NamedTuple):
     """How the text of a field is read."""
 
     read: Read = str
     is_list: bool = False
 
 
-def queried(request: type[AnyRequest], names: Collection[str]) -> dict[str, Reading]:
+def queried(request: type[AnyRequest], names: Collection[str]) -> dict[str, QueryReading]:
     """Say how the fields of a request are read from a query."""
     hints = get_type_hints(request, include_extras=True)
     return {name: _reading(hints[name]) for name in names}
 
 
-def _reading(hint: Any) -> Reading:  # noqa: ANN401 - a type
+def _reading(hint: Any) -> QueryReading:  # noqa: ANN401 - a type
     (wanted,) = [part for part in _options(hint) if part is not type(None)]
-    if wanted in (Place, Instant):
-        return Reading(lambda text: _ZONE_LOST.sub(r"\1+", text))
+    if wanted in (CursorOrInstant, Instant):
+        return QueryReading(lambda text: _ZONE_LOST.sub(r"\1+", text))
     if get_origin(wanted) is list:
-        return Reading(is_list=True)
+        return QueryReading(is_list=True)
     base = get_args(wanted)[0] if get_origin(wanted) is Annotated else wanted
     if base is int:
-        return Reading(lambda text: int(text) if _INTEGER.fullmatch(text) else text)
+        return QueryReading(lambda text: int(text) if _INTEGER.fullmatch(text) else text)
     if base is bool:
-        return Reading(lambda text: _BOOLEANS.get(text, text))
-    return Reading()
+        return QueryReading(lambda text: _BOOLEANS.get(text, text))
+    return QueryReading()
 
 
 def _options(hint: Any) -> tuple[Any, ...]:  # noqa: ANN401 - a type
     return get_args(hint) if get_origin(hint) in {Union, UnionType} else (hint,)
 
 
-def query_args(query: bytes, fields: Mapping[str, Reading]) -> dict[str, Any]:
+def query_args(query: bytes, fields: Mapping[str, QueryReading]) -> dict[str, Any]:
     """Read the arguments in a query. A list is repeated, or its parts are divided by commas."""
     if not query:
         return {}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from perdure.runtime.kernel.data_directory import DataDir
     from perdure.runtime.kernel.features import Features
-    from perdure.runtime.kernel.settings import Loaded, Settings, SettingsTable
+    from perdure.runtime.kernel.settings import LoadedSettings, Settings, SettingsTable
 
 
 class ExitCode(IntEnum):
@@ -43,7 +43,7 @@ MEANINGS: Final = {
 }
 
 
-class Refusal(click.ClickException):
+class CommandRefusal(click.ClickException):
     """A command was refused: the reason, and a remedy."""
 
     def __init__(
@@ -89,7 +89,7 @@ class Invocation:
         return SettingsTable(self.features.settings)
 
     @cached_property
-    def loaded(self) -> Loaded:
+    def loaded(self) -> LoadedSettings:
         """The settings, each with its origin."""
         flags = {"data_dir": self.data_dir, **self.flags}
         return self.table.load(flags, os.environ, Path.cwd())

@@ -11,9 +11,9 @@ from click.shell_completion import CompletionItem
 
 from perdure.runtime.kernel.terminal.command import Command, common
 from perdure.runtime.kernel.terminal.invocation import (
+    CommandRefusal,
     ExitCode,
     Invocation,
-    Refusal,
     encoded,
     pass_invocation,
 )
@@ -106,7 +106,9 @@ def _chosen(run_id: str, open_ones: Sequence[QuestionView], beginning: str | Non
 
 
 def _refuse(message: str, remedy: str) -> NoReturn:
-    raise Refusal(message, code="QUESTION_NOT_FOUND", exit_code=ExitCode.USAGE, remedy=remedy)
+    raise CommandRefusal(
+        message, code="QUESTION_NOT_FOUND", exit_code=ExitCode.USAGE, remedy=remedy
+    )
 
 
 def _asked(invocation: Invocation, chosen: QuestionView) -> str:

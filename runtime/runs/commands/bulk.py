@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from perdure.runtime.kernel.terminal.invocation import ExitCode, Invocation, Refusal
+from perdure.runtime.kernel.terminal.invocation import CommandRefusal, ExitCode, Invocation
 from perdure.runtime.kernel.terminal.text import counted
 from perdure.runtime.runs.commands.parameters import STATUSES
 
@@ -60,7 +60,7 @@ def change_many(
 ) -> None:
     """Count the runs, ask for confirmation, and change exactly those, page by page."""
     if remote is None:
-        raise Refusal(
+        raise CommandRefusal(
             "Only a server changes many runs at once, and no server holds this log.",
             code="UNAVAILABLE",
             exit_code=ExitCode.UNAVAILABLE,
@@ -93,7 +93,7 @@ def change_many(
 
 def _confirm(question: str) -> None:
     if not sys.stdin.isatty():
-        raise Refusal(
+        raise CommandRefusal(
             f"{question} Standard input is no terminal, so this cannot be confirmed.",
             code="VALIDATION_ERROR",
             exit_code=ExitCode.USAGE,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from perdure.runtime.kernel.errors import OperationError
-from perdure.runtime.kernel.terminal.invocation import Refusal
+from perdure.runtime.kernel.terminal.invocation import CommandRefusal
 from perdure.runtime.runs.commands.parameters import typed
 from perdure.runtime.runs.commands.show import asked_in_words
 
@@ -56,7 +56,10 @@ class Keyboard:
         if line:
             try:
                 await self._give(question_id, typed(line.rstrip("\n")))
-            except (OperationError, Refusal) as error:  # for example, the run has ended meanwhile
+            except (
+                OperationError,
+                CommandRefusal,
+            ) as error:  # for example, the run has ended meanwhile
                 self._display.note(error.message)
 
     async def _typed(self, question: Any) -> str:  # noqa: ANN401 - whatever was asked

@@ -17,7 +17,7 @@ from perdure.runtime.kernel.terminal.text import (
     table,
     wrapped,
 )
-from perdure.runtime.runs.commands.parameters import STATUSES, Moment
+from perdure.runtime.runs.commands.parameters import STATUSES, InstantParam
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -63,7 +63,7 @@ _COLUMNS: Final = (
 )
 @click.option("--after", metavar="CURSOR", help="The next page: next_after of the last one.")
 @click.option(
-    "--at", type=Moment(), help="The state at a cursor, an ISO 8601 time or epoch seconds."
+    "--at", type=InstantParam(), help="The state at a cursor, an ISO 8601 time or epoch seconds."
 )
 @common
 @pass_invocation

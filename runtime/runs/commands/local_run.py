@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from perdure.runtime.kernel.node import Node
     from perdure.runtime.kernel.terminal.invocation import Invocation
-    from perdure.runtime.plugins.loading import Loaded
+    from perdure.runtime.plugins.loading import LoadedPlugins
     from perdure.runtime.runs.answers import RunAnswer
     from perdure.runtime.runs.commands.interrupts import Interrupts
     from perdure.runtime.runs.commands.live_view import Display
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 async def execute(
-    invocation: Invocation, loaded: Loaded, begin: Begin, interrupts: Interrupts
+    invocation: Invocation, loaded: LoadedPlugins, begin: Begin, interrupts: Interrupts
 ) -> ExitCode:
     """Begin a run as the log's writer and stay with it until its end.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.shell_completion import CompletionItem
 
-from perdure.runtime.kernel.instants import NotAMoment, place_at, with_local_zone
+from perdure.runtime.kernel.instants import NotAnInstant, cursor_or_instant, with_local_zone
 from perdure.runtime.kernel.terminal.invocation import Invocation
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _KINDS: Final = {  # the JSON schema types of a value
 _OFFERED: Final = 50  # runs that completion offers
 
 
-class Moment(click.ParamType):  # type: ignore[type-arg]  # older clicks have none
+class InstantParam(click.ParamType):  # type: ignore[type-arg]  # older clicks have none
     """A cursor or an instant, as the operations take it; a time without an offset is local."""
 
     name = "CURSOR|INSTANT"
@@ -49,8 +49,8 @@ class Moment(click.ParamType):  # type: ignore[type-arg]  # older clicks have no
         """Take epoch seconds, ISO 8601, or a cursor."""
         text = with_local_zone(str(value))
         try:
-            place_at(text)
-        except NotAMoment as error:
+            cursor_or_instant(text)
+        except NotAnInstant as error:
             self.fail(f"{error}. A time without an offset is local.", param, ctx)
         return text
 

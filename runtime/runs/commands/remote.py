@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlsplit
 
-from perdure.runtime.kernel.terminal.invocation import ExitCode, Refusal
+from perdure.runtime.kernel.terminal.invocation import CommandRefusal, ExitCode
 
 if TYPE_CHECKING:
     from http.client import HTTPConnection
@@ -56,7 +56,7 @@ class Remote:
             data, status = response.read(), response.status
             answer = msgspec.json.decode(data)
         except (OSError, http.client.HTTPException, msgspec.DecodeError) as error:
-            raise Refusal(
+            raise CommandRefusal(
                 f"The server at {self.server.url} (process {self.server.pid}) does not answer.",
                 code="UNAVAILABLE",
                 exit_code=ExitCode.UNAVAILABLE,

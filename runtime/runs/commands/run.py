@@ -8,9 +8,9 @@ import click
 
 from perdure.runtime.kernel.terminal.command import Command, common
 from perdure.runtime.kernel.terminal.invocation import (
+    CommandRefusal,
     ExitCode,
     Invocation,
-    Refusal,
     pass_invocation,
 )
 from perdure.runtime.kernel.terminal.output import best_effort_output
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from perdure.runtime.kernel.node import Node
-    from perdure.runtime.plugins.loading import Loaded
+    from perdure.runtime.plugins.loading import LoadedPlugins
     from perdure.runtime.plugins.plugin import Plugin
     from perdure.runtime.runs.answers import RunAnswer
     from perdure.runtime.runs.commands.remote import Remote
@@ -118,7 +118,7 @@ def _checked(
         check_args(entry, checked, redactor)
     except OperationError as error:
         takes = " ".join(arguments(entry_view(entry))) or "no arguments"
-        raise Refusal(
+        raise CommandRefusal(
             error.message,
             code=error.code,
             exit_code=ExitCode.USAGE,
@@ -263,10 +263,10 @@ def cancel(
 async def _cancel(invocation: Invocation, run_id: str, reason: str | None) -> Any:  # noqa: ANN401
     from perdure.runtime.kernel.local_node import open_local_node
     from perdure.runtime.kernel.principal import LOCAL
-    from perdure.runtime.plugins.loading import Loaded
+    from perdure.runtime.plugins.loading import LoadedPlugins
     from perdure.runtime.runs.part import runs_of
 
-    async with open_local_node(invocation.settings, executing(invocation, Loaded())) as node:
+    async with open_local_node(invocation.settings, executing(invocation, LoadedPlugins())) as node:
         await node.operations.call(LOCAL, "runs.cancel", {"run_id": run_id, "reason": reason})
         await runs_of(node).host.end_of(run_id)
         return await node.operations.call(LOCAL, "runs.get", {"run_id": run_id})
@@ -298,7 +298,9 @@ def _watch(
     raise click.exceptions.Exit(code)
 
 
-def _finish(invocation: Invocation, loaded: Loaded, begin: Begin, interrupts: Interrupts) -> None:
+def _finish(
+    invocation: Invocation, loaded: LoadedPlugins, begin: Begin, interrupts: Interrupts
+) -> None:
     """Execute a run in this process, and exit with the code of its outcome."""
     import trio
 

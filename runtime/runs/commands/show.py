@@ -21,7 +21,7 @@ from perdure.runtime.kernel.terminal.text import (
     styled,
 )
 from perdure.runtime.runs.commands.lists import is_held
-from perdure.runtime.runs.commands.parameters import Moment, RunName
+from perdure.runtime.runs.commands.parameters import InstantParam, RunName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 PAGE: Final = 500
 _AT = click.option(
-    "--at", type=Moment(), help="The state at a cursor, an ISO 8601 time or epoch seconds."
+    "--at", type=InstantParam(), help="The state at a cursor, an ISO 8601 time or epoch seconds."
 )
 
 

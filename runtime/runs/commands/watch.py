@@ -8,9 +8,9 @@ import click
 
 from perdure.runtime.kernel.terminal.command import Command, common
 from perdure.runtime.kernel.terminal.invocation import (
+    CommandRefusal,
     ExitCode,
     Invocation,
-    Refusal,
     pass_invocation,
 )
 from perdure.runtime.runs.commands.exit_code import exit_code_of
@@ -158,8 +158,8 @@ async def _look_for_writer(
     scope.cancel()
 
 
-def _left(run_id: str) -> Refusal:
-    return Refusal(
+def _left(run_id: str) -> CommandRefusal:
+    return CommandRefusal(
         "No process is at work on this log any more: the process that executed the run is gone.",
         code="UNAVAILABLE",
         exit_code=ExitCode.UNAVAILABLE,

@@ -213,7 +213,7 @@ def test_doctor_tries_what_processes_are_shut_in_with(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a system lists and does not allow is no help, and it says what that means."""
-    monkeypatch.setattr(sandbox, "features", lambda: sandbox.Features(None, None))
+    monkeypatch.setattr(sandbox, "features", lambda: sandbox.SandboxFeatures(None, None))
     checks = {check["name"]: check for check in shell.json("doctor")["checks"]}
     for name, remedy in (("pid", "can outlive their run"), ("network", "has no effect")):
         check = checks[f"{name} namespace"]

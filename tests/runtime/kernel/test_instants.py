@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.runtime.kernel.instants import NotAMoment, instant_at, place_at, with_local_zone
+from perdure.runtime.kernel.instants import (
+    NotAnInstant,
+    cursor_or_instant,
+    instant_at,
+    with_local_zone,
+)
 
 SECOND = 1_000_000_000
 CURSOR = "AQEjRWeJq83vAAAAAAAAAAWOfKbp"
@@ -34,7 +39,7 @@ CURSOR = "AQEjRWeJq83vAAAAAAAAAAWOfKbp"
 def test_a_number_and_a_time_are_instants(text: str, begin: int, length: int) -> None:
     """Seconds, nanoseconds from 10**16 on, ISO 8601 in UTC; a place is the end of what is named."""
     assert instant_at(text) == begin
-    assert place_at(text) == begin + length - 1
+    assert cursor_or_instant(text) == begin + length - 1
 
 
 def test_a_time_without_an_offset_is_one_of_the_zone() -> None:
@@ -60,14 +65,14 @@ def test_a_time_without_an_offset_is_one_of_the_zone() -> None:
 def test_a_number_means_what_its_digits_mean(number: float, text: str) -> None:
     """Whether JSON has it as a number or an address as text."""
     assert instant_at(number) == instant_at(text)
-    assert place_at(number) == place_at(text)
+    assert cursor_or_instant(number) == cursor_or_instant(text)
 
 
 @pytest.mark.parametrize("value", [True, None, [1], {}, b"1", float("nan"), ["A" * 24]])
 def test_what_is_neither_a_number_nor_a_text_is_no_moment(value: object) -> None:
     """Nothing is guessed."""
-    for read in (place_at, instant_at):
-        with pytest.raises(NotAMoment):
+    for read in (cursor_or_instant, instant_at):
+        with pytest.raises(NotAnInstant):
             read(value)
 
 
@@ -81,8 +86,8 @@ def test_only_a_bare_time_is_given_a_zone(text: str) -> None:
 
 def test_a_cursor_is_a_cursor() -> None:
     """And no instant."""
-    assert place_at(CURSOR) == CURSOR
-    with pytest.raises(NotAMoment):
+    assert cursor_or_instant(CURSOR) == CURSOR
+    with pytest.raises(NotAnInstant):
         instant_at(CURSOR)
 
 
@@ -101,8 +106,8 @@ def test_a_cursor_is_a_cursor() -> None:
 )
 def test_anything_else_is_refused(text: str) -> None:
     """However long it is."""
-    with pytest.raises(NotAMoment, match="Try"):
-        place_at(text)
+    with pytest.raises(NotAnInstant, match="Try"):
+        cursor_or_instant(text)
 
 
 def test_what_is_far_away_is_before_or_after_everything() -> None:
@@ -117,8 +122,8 @@ def test_what_is_far_away_is_before_or_after_everything() -> None:
 def test_no_text_breaks_it(text: str) -> None:
     """A moment that 64 bits hold, a cursor, or a refusal."""
     try:
-        place = place_at(text)
-    except NotAMoment:
+        place = cursor_or_instant(text)
+    except NotAnInstant:
         return
     assert isinstance(place, str) or abs(place) < 1 << 63
 

@@ -20,7 +20,7 @@ from perdure.runtime.kernel.local_node import open_local_node
 from perdure.runtime.kernel.log_reader import ReadableLog, completed, open_reader
 from perdure.runtime.kernel.node import Node
 from perdure.runtime.kernel.principal import LOCAL, Principal
-from perdure.runtime.plugins.loading import Loaded, Outcome, Source
+from perdure.runtime.plugins.loading import LoadedPlugins, LoadOutcome, PluginSource
 from perdure.runtime.plugins.plugin import declared
 from perdure.runtime.runs.feature import RunsFeature
 from perdure.runtime.runs.stored_runs import StoredRuns
@@ -34,7 +34,9 @@ READS = ("runs.get", "runs.export", "runs.logs", "runs.questions")
 async def node(directory: Path, **options: Any) -> AsyncIterator[Node]:
     """A node on the log of a directory, on real files."""
     settings = settings_with(data_dir=str(directory))
-    loaded = Loaded({Source(name="the test"): Outcome({"test": declared(Example)})})
+    loaded = LoadedPlugins(
+        {PluginSource(name="the test"): LoadOutcome({"test": declared(Example)})}
+    )
     features = FEATURES.replacing(RunsFeature(loaded=loaded, **options))
     async with open_local_node(settings, features) as opened:
         yield opened

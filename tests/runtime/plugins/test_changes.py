@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 from perdure.runtime.plugins.changes import Changes, Settled, after_reload
-from perdure.runtime.plugins.loading import Outcome, Problem, Source
+from perdure.runtime.plugins.loading import LoadOutcome, PluginSource, Problem
 from perdure.runtime.plugins.plugin import Plugin
 
-A, B = Source(name="a"), Source(name="b")
+A, B = PluginSource(name="a"), PluginSource(name="b")
 OLD, NEW, NEWER = {"f": (1,)}, {"f": (2,)}, {"f": (3,)}
 NOTHING = Settled()
 
@@ -59,8 +59,10 @@ def test_a_plugin_that_cannot_be_loaded_again_goes_on_as_it_was() -> None:
     """And one that is not declared any more does not."""
     one, two, newer = (Plugin(id=x, version=v) for x, v in (("x", "1"), ("y", "1"), ("y", "2")))
     problem = Problem(source="a", message="m", remedy="r")
-    before = Outcome({"x": one, "y": two})
-    assert after_reload(before, Outcome(problems=(problem,))) == Outcome(before.plugins, (problem,))
-    partly = after_reload(before, Outcome({"y": newer}, (problem,)))
-    assert partly == Outcome({"x": one, "y": newer}, (problem,))
-    assert after_reload(partly, Outcome({"y": newer})) == Outcome({"y": newer})
+    before = LoadOutcome({"x": one, "y": two})
+    assert after_reload(before, LoadOutcome(problems=(problem,))) == LoadOutcome(
+        before.plugins, (problem,)
+    )
+    partly = after_reload(before, LoadOutcome({"y": newer}, (problem,)))
+    assert partly == LoadOutcome({"x": one, "y": newer}, (problem,))
+    assert after_reload(partly, LoadOutcome({"y": newer})) == LoadOutcome({"y": newer})

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from perdure.runtime.plugins.code_files import modules_of, stamps_of
-from perdure.runtime.plugins.loading import Source
+from perdure.runtime.plugins.loading import PluginSource
 
 
 @pytest.mark.parametrize("package", ["runtime", "actors", "eventlog", "reports"])
@@ -18,7 +18,7 @@ def test_a_plugin_may_lie_in_a_package_of_any_name(
     files = {tmp_path / package / name for name in ("__init__.py", "orders.py")}
     for file in files:
         file.touch()
-    source = Source(name=f"{package}.orders", module=f"{package}.orders")
+    source = PluginSource(name=f"{package}.orders", module=f"{package}.orders")
     assert set(stamps_of(source)) == {str(file) for file in files}
     is_theirs = modules_of(source)
     assert is_theirs(f"{package}.orders", None)
@@ -27,6 +27,6 @@ def test_a_plugin_may_lie_in_a_package_of_any_name(
 
 def test_modules_of_perdure_are_never_loaded_anew() -> None:
     """Not even with a plugin that ships in it."""
-    source = Source(name="perdure.demo", module="perdure.demo")
+    source = PluginSource(name="perdure.demo", module="perdure.demo")
     assert stamps_of(source) == {}
     assert not modules_of(source)("perdure.demo", None)

@@ -9,7 +9,7 @@ from textwrap import dedent
 import pytest
 
 from perdure.runtime.plugins import loading
-from perdure.runtime.plugins.loading import Loaded, Problem, load_plugins
+from perdure.runtime.plugins.loading import LoadedPlugins, Problem, load_plugins
 from perdure.runtime.plugins.manifest import read_manifest
 from perdure.runtime.plugins.settings import PluginSettings
 
@@ -37,7 +37,7 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         del sys.modules[name]
 
 
-def load(modules: Path, text: str, name: str = "some_plugin") -> Loaded:
+def load(modules: Path, text: str, name: str = "some_plugin") -> LoadedPlugins:
     """Load a module with this text."""
     (modules / f"{name}.py").write_text(dedent(text), "utf-8")
     return load_plugins(PluginSettings(demo=False, modules=[name]))

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from perdure.runtime.port.body import ChunkedBody, LengthBody
-from perdure.runtime.port.refusal import Refused
+from perdure.runtime.port.refusal import PortRefused
 
 HEAD = b"POST / HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
 NAMES = st.text("abcXYZ0-_!", min_size=1, max_size=5).map(str.encode)
@@ -74,7 +74,7 @@ def test_what_is_accepted_is_what_h11_reads(wire: bytes, cuts: list[int]) -> Non
     """It takes less than h11 does, and never reads the same bytes in another way."""
     try:
         payload, rest, done = read(pieces(wire, cuts))
-    except Refused:
+    except PortRefused:
         return
     theirs = h11.Connection(h11.SERVER)
     theirs.receive_data(HEAD + wire)

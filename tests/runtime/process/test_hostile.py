@@ -299,7 +299,7 @@ async def test_a_process_that_is_asked_to_end_may_clean_up(
 ) -> None:
     """Between the signal that asks and the one that kills it has a grace."""
     if no_namespace:
-        monkeypatch.setattr(sandbox, "features", lambda: sandbox.Features(None, None))
+        monkeypatch.setattr(sandbox, "features", lambda: sandbox.SandboxFeatures(None, None))
     async with hostile(cancel_grace=1.0) as s:
         run_id = await start(s, "cleans_up")
         await until_stage(s, run_id, "deaf")

@@ -7,7 +7,7 @@ from typing import Literal
 
 import pytest
 
-from perdure.runtime.process.line_splitter import Line, Lines
+from perdure.runtime.process.line_splitter import Line, LineSplitter
 from perdure.runtime.process.messages import Malformed
 from perdure.runtime.secrets.redaction import REDACTED, Redactor
 
@@ -26,7 +26,7 @@ def test_lines_are_the_same_wherever_the_output_is_cut(first: int) -> None:
         ("last", False),
     ]
     for cuts in ([0, first, len(PRINTED)], list(range(len(PRINTED) + 1))):
-        output = Lines(20, too_long="cut")
+        output = LineSplitter(20, too_long="cut")
         lines = [line for start, end in pairwise(cuts) for line in output.feed(PRINTED[start:end])]
         assert [(line.text, line.is_cut) for line in lines + output.take_rest()] == expected
         assert output.take_rest() == []
@@ -34,7 +34,7 @@ def test_lines_are_the_same_wherever_the_output_is_cut(first: int) -> None:
 
 def test_an_endless_line_is_not_held() -> None:
     """Only its beginning is."""
-    output = Lines(20, too_long="cut")
+    output = LineSplitter(20, too_long="cut")
     for _ in range(1000):
         assert output.feed(b"y" * 100) == []
     assert len(output._rest) == 20
@@ -45,7 +45,7 @@ def test_an_endless_line_is_not_held() -> None:
 @pytest.mark.parametrize("end", [b"", b"\n"])
 def test_a_message_that_is_too_long_is_refused(step: int, end: bytes) -> None:
     """With the first byte that is too many, whether its end has come or not."""
-    lines = Lines(20, too_long="refuse")
+    lines = LineSplitter(20, too_long="refuse")
     assert lines.feed(b"x" * 20 + b"\n") == [Line(b"x" * 20)]
     said = b"y" * 21 + end
     pieces = [said[start : start + step] for start in range(0, len(said), step)]
@@ -57,7 +57,7 @@ def test_a_message_that_is_too_long_is_refused(step: int, end: bytes) -> None:
 @pytest.mark.parametrize("too_long", ["refuse", "cut"])
 def test_a_line_that_trickles_in_is_not_copied(too_long: Literal["refuse", "cut"]) -> None:
     """Byte by byte, what has come is added to, and nothing else is done."""
-    lines = Lines(LONG, too_long=too_long)
+    lines = LineSplitter(LONG, too_long=too_long)
     held = lines._rest
     for _ in range(LONG):
         assert lines.feed(b"x") == []

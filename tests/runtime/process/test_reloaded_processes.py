@@ -10,7 +10,7 @@ import trio
 from perdure.runtime.features import FEATURES
 from perdure.runtime.kernel.local_node import open_local_node
 from perdure.runtime.plugins.code_files import copy_code, stamps_of
-from perdure.runtime.plugins.loading import Source
+from perdure.runtime.plugins.loading import PluginSource
 from perdure.runtime.runs.part import runs_of
 from tests.runtime.plugins.reloading import (
     Files,
@@ -93,7 +93,7 @@ def test_a_copy_has_what_lies_beside_the_code(tmp_path: Path) -> None:
         (folder / name).write_text(name, "utf-8")
     (folder / "plugin.toml").write_text("", "utf-8")
     (folder / "loop").symlink_to(folder)
-    source = Source(name="folder", folder=folder)
+    source = PluginSource(name="folder", folder=folder)
     seen = {str(Path(file).relative_to(folder)) for file in stamps_of(source)}
     assert seen == {"plugin.toml", "code.py", "part/more.py"}
     copy_code(source, tmp_path / "copy")

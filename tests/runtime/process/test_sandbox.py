@@ -88,7 +88,7 @@ async def test_a_process_gets_two_descriptors_that_a_plain_shell_can_name(
 ) -> None:
     """They are 3 and 4, whatever the server has open; it gets nothing else, and no habits."""
     if no_namespace:
-        monkeypatch.setattr(sandbox, "features", lambda: sandbox.Features(None, None))
+        monkeypatch.setattr(sandbox, "features", lambda: sandbox.SandboxFeatures(None, None))
     ours = [os.open(os.devnull, os.O_RDONLY) for _ in range(40 if taken else 0)]
     async with script(tmp_path, PLAIN) as s:
         end = await run(s, "go")

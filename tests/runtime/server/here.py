@@ -11,7 +11,7 @@ import httpx
 import trio
 
 from perdure.runtime.features import FEATURES
-from perdure.runtime.plugins.loading import Loaded, Outcome, Source
+from perdure.runtime.plugins.loading import LoadedPlugins, LoadOutcome, PluginSource
 from perdure.runtime.plugins.plugin import Plugin, declared
 from perdure.runtime.runs.feature import RunsFeature
 from perdure.runtime.server.server import Server, Serving
@@ -59,7 +59,9 @@ async def server_here(
     path: Path, plugins: Mapping[str, Plugin] | None = None, **settings: Any
 ) -> AsyncIterator[Here]:
     """Run a server on a free port; leaving the block ends it as a crash would."""
-    loaded = Loaded({Source(name="the test"): Outcome(plugins or {"test": declared(Example)})})
+    loaded = LoadedPlugins(
+        {PluginSource(name="the test"): LoadOutcome(plugins or {"test": declared(Example)})}
+    )
     server = Server(
         settings_with(data_dir=str(path), port=0, **settings),
         FEATURES.replacing(RunsFeature(loaded=loaded)),

@@ -13,7 +13,7 @@ from trio_websocket import ConnectionClosed, WebSocketConnection, wrap_client_st
 
 from perdure.eventlog import cbor
 from perdure.runtime.kernel.principal import LOCAL
-from perdure.runtime.port.refusal import Refusal, error_response
+from perdure.runtime.port.refusal import PortRefusal, error_response
 from perdure.runtime.websocket import SocketLimits, Sockets
 from tests.runtime.service import Service
 
@@ -31,7 +31,7 @@ class Upgraded:
 
     async def refuse(self, code: str, message: str, *headers: tuple[bytes, bytes]) -> None:
         """Answer as the port does."""
-        refusal = Refusal(code, message)
+        refusal = PortRefusal(code, message)
         await self.stream.send_all(error_response(refusal, *headers, date=b"today"))
 
 

@@ -21,7 +21,7 @@ from perdure.runtime.websocket.conversation import (
     Conversation,
     ConversationLimits,
     Follow,
-    Reply,
+    ImmediateReply,
 )
 from perdure.runtime.websocket.follower import Follower
 from perdure.runtime.websocket.formats import FORMATS
@@ -85,7 +85,7 @@ CLIENT, SERVER = validator(FROM_CLIENTS), validator(FROM_SERVER)
 def test_a_refusal_says_what_may_be_said(message: str, told: str) -> None:
     """And not what one of the messages would have lacked."""
     reply = Conversation(JSON).receive(message)
-    assert isinstance(reply, Reply)
+    assert isinstance(reply, ImmediateReply)
     assert told in JSON.decode(reply.message.decode())["error"]["message"]
 
 
@@ -168,7 +168,7 @@ def test_any_json_is_understood_or_refused(message: Any) -> None:
     except (UnicodeEncodeError, OverflowError, msgspec.MsgspecError):
         return
     answer = conversation.receive(text)
-    if isinstance(answer, Reply):
+    if isinstance(answer, ImmediateReply):
         told = msgspec.json.decode(answer.message)
         SERVER.validate(told)
         assert told["error"]["code"] == "VALIDATION_ERROR"
@@ -183,7 +183,7 @@ def test_any_bytes_are_understood_or_refused(data: bytes) -> None:
     conversation = Conversation(CBOR)
     for _ in range(2):
         answer = conversation.receive(data)
-        if isinstance(answer, Reply):
+        if isinstance(answer, ImmediateReply):
             assert "error" in cbor.decode_strict(answer.message)
     assert isinstance(conversation.receive(_encoded({"id": "mine", "call": "x"})), Call)
 

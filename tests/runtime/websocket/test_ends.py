@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from perdure.runtime.websocket.wire import Wire
+from perdure.runtime.websocket.wire import FrameWire
 from tests.runtime.service import service
 from tests.runtime.websocket.harness import ConnectionClosed, serving
 from tests.runtime.websocket.raw_peer import masked, peer
@@ -57,14 +57,14 @@ async def test_an_id_can_be_used_again_as_soon_as_its_end_is_heard(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also by a client that is faster than the task which told it."""
-    send = Wire.send_message
+    send = FrameWire.send_message
 
-    async def slowly(self: Wire, opcode: int, message: bytes) -> None:
+    async def slowly(self: FrameWire, opcode: int, message: bytes) -> None:
         await send(self, opcode, message)
         if b'"end"' in message or b'"error"' in message:
             await trio.sleep(1)
 
-    monkeypatch.setattr(Wire, "send_message", slowly)
+    monkeypatch.setattr(FrameWire, "send_message", slowly)
     async with service() as s, serving(s) as server, server.connect() as client:
         for first in ({"channel": "log"}, {"channel": "nothing"}):
             await client.send({"id": 1, "follow": first})
@@ -87,15 +87,15 @@ async def test_credit_for_a_follow_that_broke_is_passed_over(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Messages that were on their way meet nobody, and its id is free."""
-    send = Wire.send_message
+    send = FrameWire.send_message
 
-    async def breaking(self: Wire, opcode: int, message: bytes) -> None:
+    async def breaking(self: FrameWire, opcode: int, message: bytes) -> None:
         if b'"live"' in message:
             monkeypatch.undo()
             raise trio.BrokenResourceError
         await send(self, opcode, message)
 
-    monkeypatch.setattr(Wire, "send_message", breaking)
+    monkeypatch.setattr(FrameWire, "send_message", breaking)
     async with service() as s, serving(s) as server, server.connect() as client:
         await client.send({"id": 1, "follow": {"channel": "log"}})
         await trio.sleep(1)
@@ -112,14 +112,14 @@ async def test_a_server_that_drains_waits_for_the_ends_and_for_nothing_else(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A follow that begins meanwhile ends like all others."""
-    send = Wire.send_message
+    send = FrameWire.send_message
 
-    async def slowly(self: Wire, opcode: int, message: bytes) -> None:
+    async def slowly(self: FrameWire, opcode: int, message: bytes) -> None:
         if b'"end"' in message:
             await trio.sleep(1)
         await send(self, opcode, message)
 
-    monkeypatch.setattr(Wire, "send_message", slowly)
+    monkeypatch.setattr(FrameWire, "send_message", slowly)
     async with service() as s, serving(s) as server, server.connect() as client:
         await client.send({"id": 1, "follow": {"channel": "log"}})
         await client.until("live")
