@@ -197,7 +197,7 @@ class BlobStore:
         """Take note of bytes that come, or go (less than none)."""
         self._total = (self._total or 0) + size
 
-    # BlobReading
+    # Reading
 
     @asynccontextmanager
     async def open(self, blob: Blob) -> AsyncIterator[BlobReading]:

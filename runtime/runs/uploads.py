@@ -231,7 +231,7 @@ class Uploads:
             raise OperationError("RUN_NOT_RUNNING", f"the run is {status}", status=str(status))
         return folded
 
-    # BlobReading
+    # Reading
 
     @operation(
         "blobs.read",
