@@ -32,7 +32,7 @@ async def main(path: Path, entry_id: str) -> None:
             following = await node.operations.call(LOCAL, "log.follow", {"channel": "runs"})
             deaf = False
             while not deaf:
-                changes = [one.as_event() for one in (await following.next_delivery()).shown]
+                changes = [one.as_event() for one in (await following.next_delivery()).events]
                 deaf = any(change.get("stage") == "deaf" for change in changes)
             print(run_id, flush=True)  # noqa: T201 - to the test
             await trio.sleep_forever()

@@ -323,7 +323,9 @@ def test_nothing_outlives_a_server_that_is_killed(
     )
     assert child.stdout is not None
     run_id = child.stdout.readline().strip()
+    assert run_id, "it ended before it said what it executes"
     while len(processes(f"#{run_id}")) < 2:
+        assert child.poll() is None
         subprocess.run(["sleep", "0.05"], check=True)
     if victim == "server":
         os.kill(child.pid, signal.SIGKILL)
