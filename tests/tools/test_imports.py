@@ -274,7 +274,6 @@ class TestTheCommand:
         assert {len(row) for row in rows if row[0].startswith("| `")} == {7}
 
 
-@pytest.mark.skip(reason="packages still move; enable this once they lie where they belong")
 def test_the_committed_picture_is_that_of_the_code() -> None:
     """Whoever changes which package imports which draws it again: `python -m tools.imports`."""
     assert main(["--check", "--output", str(PICTURE)]) == 0
