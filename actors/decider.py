@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -22,6 +22,7 @@ from perdure.eventlog.errors import CodecError
 from perdure.eventlog.record import FieldValue, Record
 from perdure.eventlog.registry import EventRegistry
 
+MOST_FROZEN: Final = 256 << 20  # bytes of a snapshot, which are our own
 State = TypeVar("State")
 Command = TypeVar("Command")
 Event = TypeVar("Event")
@@ -80,7 +81,9 @@ class Decider(Generic[State, Command, Event]):
     def thaw_scope(self, frozen: bytes) -> tuple[int, State]:
         """Give the version and the state that were frozen by this very version of the fold."""
         try:
-            version, state = msgspec.convert(cbor.decode_strict(frozen), tuple[int, Any])
+            version, state = msgspec.convert(
+                cbor.decode_strict(frozen, max_bytes=MOST_FROZEN), tuple[int, Any]
+            )
             return version, msgspec.convert(state, self.state, builtin_types=(bytes,))
         except msgspec.ValidationError as exc:
             raise CodecError(f"a snapshot of {self.fold} cannot be read: {exc}") from exc
@@ -88,6 +91,10 @@ class Decider(Generic[State, Command, Event]):
     def thaw(self, frozen: bytes) -> State:
         """Give the state that was frozen by this very version of the fold."""
         try:
-            return msgspec.convert(cbor.decode_strict(frozen), self.state, builtin_types=(bytes,))
+            return msgspec.convert(
+                cbor.decode_strict(frozen, max_bytes=MOST_FROZEN),
+                self.state,
+                builtin_types=(bytes,),
+            )
         except msgspec.ValidationError as exc:
             raise CodecError(f"a snapshot of {self.fold} cannot be read: {exc}") from exc

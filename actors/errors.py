@@ -83,6 +83,11 @@ class Crowded(Overloaded):
 class NoSuchActor(Exception):
     """Its stream does not exist."""
 
+    def __init__(self, stream: str) -> None:
+        """Name the stream."""
+        super().__init__(stream)
+        self.stream = stream
+
 
 class Crashed(Exception):
     """The actor's own rules failed, on this command or on what its stream holds."""

@@ -67,7 +67,7 @@ class ActorLog(Streams, Protocol):
 
 
 class Actor(Generic[State, Command, Event]):
-    """A stream that thinks."""
+    """One stream, its folded state and its queue of commands."""
 
     __slots__ = (
         "_aged",
@@ -242,7 +242,7 @@ class Actor(Generic[State, Command, Event]):
     # Deciding and writing
 
     async def _handle(self, asks: list[Ask[State, Command]]) -> None:
-        for last_try in (False,) * (self._tries - 1) + (True,):
+        for last_try in (False,) * (TRIES - 1) + (True,):
             try:
                 await self._decide_and_append(asks)
             except Conflict as conflict:
@@ -348,7 +348,6 @@ class Actor(Generic[State, Command, Event]):
 
     # Folding
 
-    _tries = TRIES
     _knows_all = True  # nobody else writes what this actor folds
 
     async def _fold(self) -> Folded[State]:
@@ -378,7 +377,7 @@ class Actor(Generic[State, Command, Event]):
         folded = self.folded
         assert folded is not None  # noqa: S101 - a snapshot was due
         self.folded = replace(folded, snapshot=folded.version)
-        with suppress(EventLogError):
+        with suppress(EventLogError, TypeError):
             await self._log.save_snapshot(
                 self.stream,
                 folded.version,

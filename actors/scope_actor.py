@@ -15,20 +15,23 @@ from perdure.actors.errors import NoSuchActor
 from perdure.actors.mailbox import Actor, ActorLog
 from perdure.actors.scope_folding import Scopes, fold_records, fold_scope, fold_scope_rest
 from perdure.eventlog.append import Unmoved
-from perdure.eventlog.errors import EventLogError
+from perdure.eventlog.errors import EventLogError, ScopeMoved
+from perdure.eventlog.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from contextlib import AbstractAsyncContextManager
 
+    from perdure.actors.ask import Ask
     from perdure.actors.folded import Folded
+    from perdure.eventlog.append import StreamWrite
     from perdure.eventlog.errors import Conflict
-    from perdure.eventlog.record import Record
+    from perdure.eventlog.record import NewEvent
 
 State = TypeVar("State")
 Command = TypeVar("Command")
 Event = TypeVar("Event")
 
-TRIES: Final = 50  # neighbours may write all the time; each try takes a few milliseconds
 LEAST_WEIGHT: Final = 64 << 10  # bytes of records that are folded in a few milliseconds
 
 
@@ -40,14 +43,19 @@ class ScopeLog(ActorLog, Scopes, Protocol):
     ) -> None:
         """Keep what a fold makes of a scope up to a record of it."""
 
+    def hold(self, scope: str) -> AbstractAsyncContextManager[None]:
+        """Let appends to a scope wait for a block, but those that require it unmoved."""
+
+    def recent_in_scope(self, scope: str, after: int) -> Sequence[Record] | None:
+        """Give a scope's records after a position from memory; None if they must be read."""
+
 
 class ScopeActor(Actor[State, Command, Event]):
-    """A stream that knows its scope."""
+    """One stream, and the folded state of its whole scope."""
 
     __slots__ = ()
 
     _log: ScopeLog
-    _tries = TRIES
     _knows_all = False
 
     async def _fold(self) -> Folded[State]:
@@ -61,13 +69,43 @@ class ScopeActor(Actor[State, Command, Event]):
         return folded
 
     async def _fold_more(self) -> None:
-        self.folded = await fold_scope_rest(self._log, self._decider, self.stream, self.folded)
+        """Fold what came: from memory, in which case nothing else comes before the next append."""
+        folded = self.folded
+        assert folded is not None  # noqa: S101 - it was folded before
+        after = folded.mark.position
+        recent = self._log.recent_in_scope(self.stream, after)
+        if recent is not None:
+            self.folded = fold_records(self._decider, self.stream, folded, recent)
+        else:
+            self.folded = await fold_scope_rest(
+                self._log, self._decider, self.stream, folded, after=after
+            )
+
+    async def _handle(self, asks: list[Ask[State, Command]]) -> None:
+        """Decide and append; if the neighbours are always faster, let them wait for a moment."""
+        try:
+            await super()._handle(asks)
+        except ScopeMoved:
+            async with self._log.hold(self.stream):
+                await super()._handle(asks)
 
     def _evolve(self, state: State, event: Event) -> State:
         return self._decider.evolve(state, event, Origin(self.stream, 0, 0))
 
     def _conditions(self, folded: Folded[State]) -> Sequence[Unmoved]:
-        return [Unmoved(self.stream, folded.mark.position)]
+        """Nothing that it folds may have come; what else its neighbours write does not matter."""
+        return [
+            Unmoved(self.stream, folded.mark.position, frozenset(self._decider.neighbours or ()))
+        ]
+
+    def _decide(self, state: State, ask: Ask[State, Command], events: list[NewEvent]) -> State:
+        """Fold first what is written along: a fold that fails leaves the log untouched."""
+        along: State | None = state
+        for write in ask.also:
+            if write.scope == self.stream:
+                for event in write.events:
+                    along = self._decider.evolve_record(along, _undated(write, event), self.stream)
+        return super()._decide(state, ask, events)
 
     def _is_mine(self, conflict: Conflict) -> bool:
         return super()._is_mine(conflict) or getattr(conflict, "scope", None) == self.stream
@@ -82,7 +120,7 @@ class ScopeActor(Actor[State, Command, Event]):
         written = sorted(record for record in records if record.scope == self.stream)
         return fold_records(self._decider, self.stream, folded, written) or folded
 
-    # A snapshot is worth its bytes when the records since the last one weigh as much as the state.
+    # A snapshot is worth its bytes when the records since the last one weigh as much as that one.
 
     def _snapshot_is_due(self) -> bool:
         folded = self.folded
@@ -91,13 +129,13 @@ class ScopeActor(Actor[State, Command, Event]):
     async def _keep_a_snapshot(self) -> None:
         folded = self.folded
         assert folded is not None  # noqa: S101 - a snapshot was due
-        state = self._decider.freeze_scope(folded.version, folded.state)
-        self.folded = replace(folded, snapshot_weight=len(state))
-        if len(state) > folded.weight:
-            return  # not yet
         position = folded.mark.position
-        self.folded = replace(self.folded, snapshot=position, weight=0)
-        with suppress(EventLogError):
+        self.folded = replace(
+            folded, snapshot=position, weight=0, snapshot_weight=max(folded.weight, LEAST_WEIGHT)
+        )
+        with suppress(EventLogError, TypeError):  # it is a cache
+            state = self._decider.freeze_scope(folded.version, folded.state)
+            self.folded = replace(self.folded, snapshot_weight=len(state))
             await self._log.save_scope_snapshot(
                 self.stream,
                 position,
@@ -105,3 +143,21 @@ class ScopeActor(Actor[State, Command, Event]):
                 fold=self._decider.fold,
                 state=state,
             )
+
+
+def _undated(write: StreamWrite, event: NewEvent) -> Record:
+    """Give an event as the record that it will be, without position and commit time."""
+    return Record(
+        0,
+        write.stream,
+        0,
+        event.name,
+        event.body,
+        write.scope,
+        event.event_id,
+        event.event_time,
+        0,
+        event.schema,
+        0,
+        bytes(event.meta),
+    )

@@ -48,7 +48,8 @@ async def fold_scope(
             records = page.records
     folded = fold_records(decider, stream, folded, records)
     if page.more:
-        folded = await fold_scope_rest(log, decider, stream, folded, at=at)
+        after = page.records[-1].position
+        folded = await fold_scope_rest(log, decider, stream, folded, after=after, at=at)
     return folded if folded is not None and folded.version else None
 
 
@@ -58,14 +59,16 @@ async def fold_scope_rest(
     stream: str,
     folded: Folded[State] | None,
     *,
+    after: int,
     at: Mark | None = None,
 ) -> Folded[State] | None:
-    """Fold what a scope has gained onto what is known of it."""
+    """Fold what a scope has gained after a position onto what is known of it."""
     while True:
-        page = await log.read_scope(stream, after=folded.mark.position if folded else 0, at=at)
+        page = await log.read_scope(stream, after=after, at=at)
         folded = fold_records(decider, stream, folded, page.records)
         if not page.more:
             return folded
+        after = page.records[-1].position
 
 
 def fold_records(
@@ -86,7 +89,7 @@ def fold_records(
         if record.stream == stream:
             version = record.version
     if state is None:
-        return None  # neighbours that came before the stream itself, and say nothing to it
+        return None  # so far only records that the decider ignores
     last = records[-1]
     return Folded(
         state,

@@ -55,10 +55,14 @@ class StreamWrite:
 
 @dataclass(frozen=True, slots=True)
 class Unmoved:
-    """A requirement: nothing in this scope lies past this position."""
+    """A requirement: nothing in this scope lies past this position.
+
+    With ``names``, nothing of these events; others may have come.
+    """
 
     scope: str
     position: int
+    names: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
         """Refuse a scope that cannot exist."""

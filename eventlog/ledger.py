@@ -27,6 +27,7 @@ from perdure.eventlog.errors import (
 from perdure.eventlog.record import Record
 
 CAPACITY: Final = 65_536
+WATCHED: Final = 1_024  # scopes in which the events of some names are told from others
 Cached = TypeVar("Cached")
 
 
@@ -83,6 +84,22 @@ class Deferred:
 Verdict = Admitted | Repeated | AppendRefused | Deferred
 
 
+class WatchedScope:
+    """The newest position of each event name in a scope, since it has been watched."""
+
+    __slots__ = ("newest", "since")
+
+    def __init__(self, since: int) -> None:
+        """Begin at the position of its newest record."""
+        self.since = since
+        self.newest: dict[str, int] = {}
+
+    def note(self, records: Iterable[Record]) -> None:
+        """Take in new records."""
+        for record in records:
+            self.newest[record.name] = record.position
+
+
 class Ledger:
     """Versions, seals and scope positions, as of the batch being built."""
 
@@ -93,6 +110,7 @@ class Ledger:
         self._head = self._head_on_disk = head
         self._streams: OrderedDict[str, StreamState] = OrderedDict()  # least recently written first
         self._scopes: OrderedDict[str, int] = OrderedDict()  # least recently written first
+        self._watched: OrderedDict[str, WatchedScope] = OrderedDict()  # oldest first
         self._streams_in_batch: set[str] = set()
         self._scopes_in_batch: set[str] = set()
 
@@ -117,6 +135,7 @@ class Ledger:
     def roll_back(self) -> None:
         """Forget the batch: what it touched will be looked up again."""
         self._head = self._head_on_disk
+        self._watched.clear()
         _forget(self._streams, self._streams_in_batch)
         _forget(self._scopes, self._scopes_in_batch)
         self._streams_in_batch.clear()
@@ -127,6 +146,7 @@ class Ledger:
         self._head = self._head_on_disk = head
         self._streams.clear()
         self._scopes.clear()
+        self._watched.clear()
         self._streams_in_batch.clear()
         self._scopes_in_batch.clear()
 
@@ -145,6 +165,8 @@ class Ledger:
                 return error, write.stream in self._streams_in_batch
         for mark in append.unmoved:
             actual = self._scope(mark.scope)
+            if actual > mark.position and mark.names is not None:
+                actual = self._newest_of(mark.scope, mark.names, actual)
             if actual > mark.position:
                 error = ScopeMoved(mark.scope, mark.position, actual)
                 return error, mark.scope in self._scopes_in_batch
@@ -176,6 +198,8 @@ class Ledger:
                 )
             _renew(self._streams, write.stream, StreamState(version, write.scope, write.seal))
             _renew(self._scopes, write.scope, position)
+            if write.scope in self._watched:
+                self._watched[write.scope].note(records[-len(write.events) :])
             self._streams_in_batch.add(write.stream)
             self._scopes_in_batch.add(write.scope)
         self._head = position
@@ -197,6 +221,18 @@ class Ledger:
             state = self._store.stream_state(stream)
             _renew(self._streams, stream, state)
         return state
+
+    def _newest_of(self, scope: str, names: frozenset[str], newest: int) -> int:
+        """Tell the position of a scope's newest event of some names, or one that is too high.
+
+        From its first question on a scope is watched; what was there before counts as any event.
+        """
+        watched = self._watched.get(scope)
+        if watched is None:
+            watched = WatchedScope(newest)
+            _renew(self._watched, scope, watched)
+            _forget_oldest(self._watched, WATCHED)
+        return max((watched.newest.get(name, watched.since) for name in names), default=0)
 
     def _scope(self, scope: str) -> int:
         position = self._scopes.get(scope)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from perdure.eventlog.append import Append, Receipt
     from perdure.eventlog.env import Env
+    from perdure.eventlog.record import Record
     from perdure.eventlog.store import Store
 
     Arguments = TypeVarTuple("Arguments")
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 READER_THREADS: Final = 4  # reads are short pages; more threads than cores would only queue
+RECENT: Final = 1_000  # records in memory that are looked at rather than reading the store
 POLL_INTERVAL: Final = 0.05  # how often a reading process looks for the writer's commits
 
 
@@ -63,6 +65,7 @@ class EventLog:
         self.writer = Writer(env, store, self.tail, writer_limits)
         self._reading = Reading(store, snapshots or MemorySnapshots())
         self._tail_records = (tail_limits or TailLimits()).records
+        self._held: dict[str, trio.Event] = {}  # scopes that an actor decides on
         self._readers = trio.CapacityLimiter(READER_THREADS)
         self._closed: str | None = None
 
@@ -107,7 +110,30 @@ class EventLog:
         With ``new_work`` a full queue or a full disk refuses at once; without, the append waits.
         """
         self.raise_if_closed()
+        if self._held:
+            await self._wait_for_scopes(append)
         return await self.writer.append(append, new_work=new_work)
+
+    @asynccontextmanager
+    async def hold(self, scope: str) -> AsyncIterator[None]:
+        """Let appends to a scope wait for the length of a block, but those that require it unmoved.
+
+        For an actor that decides on its scope while others write there all the time. What was on
+        its way already is written.
+        """
+        while scope in self._held:
+            await self._held[scope].wait()
+        self._held[scope] = trio.Event()
+        try:
+            yield
+        finally:
+            self._held.pop(scope).set()
+
+    async def _wait_for_scopes(self, append: Append) -> None:
+        waits_for_none = {required.scope for required in append.unmoved}
+        for scope in {write.scope for write in append.writes} - waits_for_none:
+            while scope in self._held:
+                await self._held[scope].wait()
 
     # Places
 
@@ -147,6 +173,10 @@ class EventLog:
     ) -> Page:
         """Read a scope's records after a position, as the log was at a place."""
         return await self.in_thread(self._reading.read_scope, scope, after, at, limit)
+
+    def recent_in_scope(self, scope: str, after: int) -> Sequence[Record] | None:
+        """Give a scope's records after a position from memory; None if they must be read."""
+        return self.tail.after_in_scope(scope, after, RECENT)
 
     async def read_stream(
         self, stream: str, *, after: int = 0, at: Mark | None = None, limit: int = PAGE_RECORDS

@@ -65,6 +65,16 @@ class Tail:
         first = bisect_right(self._records, position, key=_POSITION)
         return self._records[first : first + limit]
 
+    def after_in_scope(self, scope: str, position: int, most: int) -> list[Record] | None:
+        """Give a scope's records after a position; None if the store finds them sooner.
+
+        That is if it is too long ago, or if more than ``most`` records would have to be looked at.
+        """
+        recent = self.after(position, most + 1)
+        if recent is None or len(recent) > most:
+            return None
+        return [record for record in recent if record.scope == scope]
+
     def find(self, position: int) -> Mark | None:
         """Give the place of the record at exactly this position, if it is here."""
         index = bisect_right(self._records, position, key=_POSITION) - 1

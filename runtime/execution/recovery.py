@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     OpenRuns = Callable[[int], Awaitable[Sequence["OpenRun"]]]  # a page after a position
 
-AT_ONCE: Final = 128  # runs that are asked at once: fewer than may wait for one actor, a parent
+AT_ONCE: Final = 128  # runs asked at once: less than MAX_MAIL, since all may ask one parent
 SHORT: Final = 50  # records; most runs that are taken up have just begun
 _log = logging.getLogger("perdure.recovery")
 

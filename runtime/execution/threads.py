@@ -1,4 +1,4 @@
-"""Entries in threads: for those who ask for it.
+"""Entries with `where = "thread"`.
 
 A thread cannot be stopped. When its run is canceled or out of time it is left behind: a call of
 ``ctx.run`` that it waits in ends with RunCancelled, whatever it says later is refused, and what it

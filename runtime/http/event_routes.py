@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 import msgspec
 import trio
 
+from perdure.eventlog.follow import HEARTBEAT
 from perdure.runtime.http.event_stream import EVENT_STREAM, EventStream
 from perdure.runtime.kernel.channels.service import FOLLOW
 from perdure.runtime.kernel.errors import OperationError
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from perdure.runtime.kernel.operations import Operation
     from perdure.runtime.kernel.routes.route import Handler, Surface
 
-HEARTBEAT: Final = 15.0  # seconds; shorter than the idle time-outs of common proxies
 SURFACE: Final = "sse"  # how metrics call these followers
 _HEADER: Final = "last-event-id"
 _HEADERS: Final = (

@@ -118,8 +118,9 @@ class ActorReader(Generic[State]):
         for actor_id in actor_ids:
             try:
                 found.append(await self.at(principal, actor_id, at))
-            except (Crashed, UnreadableRecord):
-                _log.exception("%s %s is left out of a list", self._kind.name, actor_id)
+            except (Crashed, UnreadableRecord) as error:
+                name = self._kind.name
+                _log.warning("%s %s is left out of a list: %s", name, actor_id, error)
         return found
 
     async def require(self, principal: Principal, actor_id: str) -> State:
@@ -152,5 +153,7 @@ class ActorReader(Generic[State]):
         kind = self._kind
         if folded is None or kind.tenant(folded.state) != principal.tenant:
             about = {kind.id_field: actor_id}
-            raise OperationError(kind.not_found, f"there is no such {kind.name}", **about)
+            raise OperationError(
+                kind.not_found, f"there is no such {kind.noun or kind.name}", **about
+            )
         return folded

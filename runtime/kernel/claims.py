@@ -14,7 +14,6 @@ from perdure.actors.claim import (
     CLAIM_EVENTS,
     KEYED_SCHEME,
     SCHEME,
-    ClaimMade,
     ObjectClaimed,
     Subject,
     claim_stream,
@@ -41,6 +40,16 @@ class Claim:
 
     stream: str
     hashes: dict[str, str]  # of the request, by each scheme that a claim may have; ours first
+
+    @property
+    def scheme(self) -> str:
+        """How the request is hashed."""
+        return next(iter(self.hashes))
+
+    @property
+    def request_hash(self) -> str:
+        """The hash of the request."""
+        return self.hashes[self.scheme]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +83,10 @@ class Claims:
         """
         stream = claim_stream(principal.tenant, principal.user, operation, key)
         plain = {**request, **{name: part.values for name, part in parts.items()}}
-        if self._hash_key is None or not any(part.names for part in parts.values()):
+        if not any(part.names for part in parts.values()):
             return Claim(stream, {SCHEME: request_hash(plain)})
+        if self._hash_key is None:
+            raise ValueError("a request with secrets is hashed with a key, and there is none")
         secret = await self._hash_key()
         keyed = {
             name: {
@@ -89,18 +100,13 @@ class Claims:
             {KEYED_SCHEME: request_hash({**request, **keyed}), SCHEME: request_hash(plain)},
         )
 
-    def made(self, claim: Claim, subject: Subject, at: int, window: int | None) -> ClaimEvent:
-        """Give the event that lets a key stand for an object; without a window, for good."""
-        scheme, asked = next(iter(claim.hashes.items()))
-        if subject.kind == "run" and window is not None:  # as the first releases have stored it
-            return ClaimMade(
-                run_id=subject.object_id, request_hash=asked, scheme=scheme, window=window, at=at
-            )
+    def made(self, claim: Claim, subject: Subject, at: int, window: int | None) -> ObjectClaimed:
+        """Give the event that binds a key to an object; without a window it never expires."""
         return ObjectClaimed(
             kind=subject.kind,
             object_id=subject.object_id,
-            request_hash=asked,
-            scheme=scheme,
+            request_hash=claim.request_hash,
+            scheme=claim.scheme,
             window=window,
             at=at,
         )
@@ -126,6 +132,6 @@ class Claims:
                 "this idempotency key was used for another request",
                 **{f"{made.subject.kind}_id": made.subject.object_id},
                 expected=made.request_hash,
-                actual=next(iter(claim.hashes.values())),
+                actual=claim.request_hash,
             )
         return made.subject

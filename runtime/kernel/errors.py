@@ -109,7 +109,9 @@ KERNEL_ERRORS: Final[Mapping[str, ErrorKind]] = {
         meaning="the key stands for another request",
         remedy="use a new key for a new request",
     ),
-    "CONFLICT": ErrorKind(409, retriable=True, meaning="somebody else was faster; try again"),
+    "CONFLICT": ErrorKind(
+        409, retriable=True, meaning="another request changed this first; try again"
+    ),
     "PERMISSION_DENIED": ErrorKind(
         403, retriable=False, meaning="not yours to ask for", remedy="ask somebody who may"
     ),
@@ -192,10 +194,10 @@ class Translation(NamedTuple):
         """Tell whether this is about an error."""
         if not isinstance(error, self.error):
             return False
-        return not self.streams or str(error).startswith(self.streams)
+        return not self.streams or getattr(error, "stream", "").startswith(self.streams)
 
 
-# The first that fits counts.
+# The one for the nearest class counts.
 _TRANSLATIONS: Final = [
     Translation(TooLarge, "PAYLOAD_TOO_LARGE", ("size", "limit")),
     Translation(RecordTooLarge, "PAYLOAD_TOO_LARGE", ("size", "limit")),
@@ -240,8 +242,10 @@ def translated(error: Exception) -> OperationError:
     """Give the error of the table for an error from below."""
     if isinstance(error, OperationError):
         return error
-    for each in _TRANSLATIONS:
-        if each.fits(error):
-            details = {name: getattr(error, name) for name in each.details}
-            return OperationError(each.code, each.message or str(error), **details)
-    return OperationError("INTERNAL", "something went wrong here; it was logged")
+    fitting = [each for each in _TRANSLATIONS if each.fits(error)]
+    if not fitting:
+        return OperationError("INTERNAL", "something went wrong here; it was logged")
+    classes = type(error).__mro__
+    nearest = min(fitting, key=lambda each: classes.index(each.error))
+    details = {name: getattr(error, name) for name in nearest.details}
+    return OperationError(nearest.code, nearest.message or str(error), **details)

@@ -54,7 +54,7 @@ class Part:
         """Take no new work and start nothing that waits; what goes on goes on."""
 
     async def at_rest(self, until: int) -> None:
-        """Wait until no work is left but what only waits, and still will at an instant."""
+        """Wait until all work that is left sleeps until after an instant."""
 
     def drain(self) -> None:
         """Let go of all work, for the next process to go on with."""

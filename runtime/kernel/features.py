@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from perdure.runtime.kernel.channels.channel import Channel
     from perdure.runtime.kernel.errors import ErrorKind
     from perdure.runtime.kernel.feature import Feature
+    from perdure.runtime.kernel.listing import Listing
     from perdure.runtime.kernel.operations import Operation
     from perdure.runtime.kernel.routes.route import Route
     from perdure.runtime.kernel.settings import Settings
@@ -55,8 +56,10 @@ class Features:
     @cached_property
     def events(self) -> Sequence[EventRegistry]:
         """The registries of all events that are stored."""
+        from perdure.actors.claim import CLAIM_EVENTS  # noqa: PLC0415 - as below
+
         registries = [kind.decider.events for kind in self.kinds]
-        return [*registries, *(each for feature in self for each in feature.events())]
+        return [*registries, CLAIM_EVENTS, *(each for one in self for each in one.events())]
 
     @cached_property
     def channels(self) -> Mapping[str, Channel]:
@@ -81,17 +84,29 @@ class Features:
         ]
         rows.append(follow_operation(self.channels.values()))
         table = _by_name("operations", ((row.name, row) for row in rows))
+        for row in rows:
+            for code in row.errors:
+                if code not in self.errors:
+                    raise ValueError(f"{row.name} may answer with {code}, which is not declared")
         return dict(sorted(table.items()))
 
-    @property
+    @cached_property
     def routes(self) -> Sequence[Route]:
         """The addresses of all features, those of the first ones first."""
-        return [route for feature in self for route in feature.routes()]
+        routes = [route for feature in self for route in feature.routes()]
+        return list(_by_name("routes", ((f"{r.method} {r.path}", r) for r in routes)).values())
 
-    @property
+    @cached_property
     def commands(self) -> Sequence[click.Command]:
         """The commands of all features, in the order in which people meet them."""
-        return [command for feature in self for command in feature.commands()]
+        commands = [command for feature in self for command in feature.commands()]
+        return list(_by_name("commands", ((str(each.name), each) for each in commands)).values())
+
+    @cached_property
+    def listings(self) -> Mapping[str, Listing]:
+        """All listings by name, which is that of a file."""
+        listings = [listing for feature in self for listing in feature.listings()]
+        return _by_name("listings", ((listing.name, listing) for listing in listings))
 
     @cached_property
     def errors(self) -> Mapping[str, ErrorKind]:

@@ -1,4 +1,4 @@
-"""The living: actors by stream, brought to life when first asked and let go when idle.
+"""Actors in memory, by stream: brought to life when first asked and let go when idle.
 
 An actor is nothing that has to be kept: whatever it knows is in the log. One that crashes begins
 again from there with the next ask; its failure is logged and touches nobody else.

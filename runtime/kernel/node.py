@@ -9,11 +9,11 @@ let go of work in good order, drain the node before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import trio
 
@@ -33,8 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from perdure.eventlog.env import Env
+    from perdure.runtime.kernel.channels.channel import Filters
     from perdure.runtime.kernel.feature import Feature
 
+LETTING_GO: Final = 5.0  # seconds that work which was let go of gets to notice
 SomePart = TypeVar("SomePart", bound=Part)
 
 
@@ -93,7 +95,7 @@ class Node:
             part.close()
 
     async def at_rest(self, until: int) -> None:
-        """Wait until no work is left but what only waits, and still will at an instant."""
+        """Wait until all work that is left sleeps until after an instant."""
         for part in self.parts.values():
             await part.at_rest(until)
 
@@ -132,17 +134,21 @@ async def open_node(
         trio.open_nursery() as nursery,
         AsyncExitStack() as stack,
     ):
-        for feature in features:
-            listings = partial(_listings, feature, log, data, nursery, files)
-            foundation = Foundation(
-                log=log,
-                settings=settings,
-                data=data,
-                listings=await unless_stopped(listings, stopping),
-                parts=dict(parts),
-                stopping=stopping,
-            )
-            parts[feature.name] = await stack.enter_async_context(feature.open(foundation))
+        try:
+            for feature in features:
+                listings = partial(_listings, feature, log, data, nursery, files)
+                foundation = Foundation(
+                    log=log,
+                    settings=settings,
+                    data=data,
+                    listings=await unless_stopped(listings, stopping),
+                    parts=dict(parts),
+                    stopping=stopping,
+                )
+                parts[feature.name] = await stack.enter_async_context(feature.open(foundation))
+        except Exception:
+            await _let_go(parts.values())  # or it would count as a crash of what they have resumed
+            raise
         channels = Channels(log, features.channels, _parts_by_channel(features, parts))
         services = [service for part in parts.values() for service in part.services]
         yield Node(
@@ -158,6 +164,15 @@ async def open_node(
         )
         log.writer.give_up_when_stalled()
         nursery.cancel_scope.cancel()
+
+
+async def _let_go(parts: Collection[Part]) -> None:
+    """Let go of all work of features that were open already."""
+    for part in parts:
+        part.drain()
+    with trio.move_on_after(LETTING_GO):
+        for part in parts:
+            await part.settled()
 
 
 async def _listings(
@@ -180,5 +195,7 @@ async def _listings(
 def _parts_by_channel(features: Features, parts: Mapping[str, Part]) -> Mapping[str, Any]:
     """Say which feature at work each channel belongs to; the log's takes the filters of all."""
     owned = [(channel, parts[each.name]) for each in features for channel in each.channels()]
-    by_filters = {channel.filters: part for channel, part in owned}
+    by_filters: dict[type[Filters], Part] = {}
+    for channel, part in owned:
+        by_filters.setdefault(channel.filters, part)  # those that came first have brought them
     return {LOG: by_filters, **{channel.name: part for channel, part in owned}}

@@ -108,7 +108,7 @@ class Pool:
             clean = talk.is_over and isinstance(error, PluginError)
             raise
         finally:
-            # What one that had a secret goes on saying, a later run would not know for one.
+            # Never reuse a worker that saw a secret: the next run's redactor would not know it.
             again = not entry.secrets and not execution.redactor.knows_values
             with trio.CancelScope(shield=True):
                 if not (clean and again and self._keep(kind, worker)):

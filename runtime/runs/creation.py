@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from perdure.actors.claim import CLAIM_EVENTS, Subject
+from perdure.actors.claim import CLAIM_EVENTS, ClaimMade
 from perdure.actors.lineage import LINEAGE_EVENTS, AttemptTaken, lineage_stream
 from perdure.actors.run.events import RunCreated
 from perdure.actors.run.stream import stream_of
@@ -29,7 +29,7 @@ from perdure.runtime.secrets.secrets import secret_required
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from perdure.actors.claim import ClaimEvent
+    from perdure.actors.claim import Subject
     from perdure.actors.folded import Folded
     from perdure.actors.run.core import Run
     from perdure.eventlog.record import NewEvent, Record
@@ -137,9 +137,15 @@ class Creation:
         subject = await self._claims.holder(claim, newest, has_ended)
         return None if subject is None else await runs.look(stream_of(subject.object_id))
 
-    def _claim_of(self, claim: Claim, created: RunCreated) -> ClaimEvent:
-        subject = Subject("run", created.run_id)
-        return self._claims.made(claim, subject, created.at, self._window)
+    def _claim_of(self, claim: Claim, created: RunCreated) -> ClaimMade:
+        """Give the event that binds a key to a run, as it has been stored from the beginning."""
+        return ClaimMade(
+            run_id=created.run_id,
+            request_hash=claim.request_hash,
+            scheme=claim.scheme,
+            window=self._window,
+            at=created.at,
+        )
 
     async def _append(self, created: RunCreated, *along: StreamWrite) -> Folded[Run]:
         """Bring a run into being, with what belongs to it, and have it executed."""

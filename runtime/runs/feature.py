@@ -64,11 +64,10 @@ class RunsFeature(Feature):
         return [RUN_KIND]
 
     def events(self) -> Sequence[EventRegistry]:
-        """Claims and lineages are streams without an actor."""
-        from perdure.actors.claim import CLAIM_EVENTS
+        """A lineage is a stream without an actor."""
         from perdure.actors.lineage import LINEAGE_EVENTS
 
-        return [CLAIM_EVENTS, LINEAGE_EVENTS]
+        return [LINEAGE_EVENTS]
 
     def services(self) -> Sequence[type]:
         """Everything that can be asked about runs."""

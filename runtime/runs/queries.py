@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from perdure.actors.run.views import item_number, log_line, question_view, record
+from perdure.actors.run.kind import RUN_KIND
+from perdure.actors.run.views import item_number, log_line, question_view
 from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.operations import operation
 from perdure.runtime.kernel.principal import Permission, Principal
@@ -80,7 +81,7 @@ class RunQueries:
             mark = await self._log.in_thread(self._log.store.mark_at, found[-1].position)
             next_after = None if mark is None else self._log.cursor(mark)
         return {
-            "runs": [record(folded.state, folded.commit_time) for folded in runs],
+            "runs": [RUN_KIND.view(folded) for folded in runs],
             "next_after": next_after,
             "cursor": self._log.cursor(true_at),
         }
@@ -144,7 +145,7 @@ class RunQueries:
 
     def _answer(self, folded: Folded[Run], at: Mark | None = None) -> RunAnswer:
         return {
-            "run": record(folded.state, folded.commit_time),
+            "run": RUN_KIND.view(folded),
             "cursor": self._log.cursor(at or folded.mark),
         }
 

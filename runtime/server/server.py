@@ -34,7 +34,7 @@ from perdure.runtime.kernel.announcement import Announcement, announced
 from perdure.runtime.kernel.data_directory import DataDir
 from perdure.runtime.kernel.figures import Figure, figure, figures_by
 from perdure.runtime.kernel.local_node import open_local_node
-from perdure.runtime.kernel.node import Node
+from perdure.runtime.kernel.node import LETTING_GO, Node
 from perdure.runtime.kernel.principal import principal_of
 from perdure.runtime.kernel.routes.reply import json_reply
 from perdure.runtime.port import Gate, Port, PortLimits, open_listeners, tls_context
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from perdure.runtime.kernel.settings import Settings
     from perdure.runtime.port import Upgrade
 
-LETTING_GO: Final = 5.0  # seconds that work which was let go of gets to notice
 PARTING: Final = 5.0  # seconds that connections get to end
 _STARTING: Final[health.Readiness] = {"ready": False, "why": "starting: the log is being read"}
 _log = logging.getLogger("perdure.serve")

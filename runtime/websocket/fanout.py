@@ -1,4 +1,4 @@
-"""To everybody at once: what is new goes to all who have seen everything else.
+"""Sends each new batch to all live followers, encoded once for each group of them.
 
 Followers that are live and want the same in the same format are a group: they are all at the place
 up to which the fanout has come. A committed batch is shown and encoded once for a group and written
@@ -9,13 +9,14 @@ on from there by its own pulling, and comes back when it is live again.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
 from perdure.eventlog.follow import HEARTBEAT
 from perdure.runtime.kernel.channels.channel import thinned
-from perdure.runtime.kernel.channels.service import BATCH_BYTES
+from perdure.runtime.kernel.channels.service import BATCH_BYTES, EVENTS_IN_FRAME
 from perdure.runtime.websocket.frames import framed
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from perdure.runtime.kernel.channels.event import ChannelEvent
     from perdure.runtime.websocket.formats import Format
 
+_log = logging.getLogger("perdure.followers")
 STEP: Final = 256  # records at a time: few are encoded before the first is sent
 BREATH: Final = 64  # frames that are written, or groups passed by, before others do something
 
@@ -69,10 +71,15 @@ class _News:
         self.upto = records[-1].mark
         self._shown: dict[tuple[str, int], Sequence[ChannelEvent]] = {}
 
-    def for_group(self, group: _Group) -> list[ChannelEvent]:
-        """Give what a group wants of them."""
-        passing = (record for record in self.records if group.where.matches(record))
-        return thinned([event for each in passing for event in self._show(group.channel, each)])
+    def for_group(self, group: _Group) -> list[ChannelEvent] | None:
+        """Give what a group wants of them; None if that is too much for a frame."""
+        events: list[ChannelEvent] = []
+        for record in self.records:
+            if group.where.matches(record):
+                events.extend(self._show(group.channel, record))
+                if len(events) > EVENTS_IN_FRAME:
+                    return None
+        return thinned(events)
 
     def names(self) -> Iterable[str]:
         """Name the streams that they belong to, and the scopes, each once."""
@@ -171,10 +178,24 @@ class Fanout:
         for number, group in enumerate(groups, 1):
             if not number % BREATH:
                 await trio.lowlevel.checkpoint()
-            events = news.for_group(group)
+            events = self._events_for(group, news)
+            if events is None:
+                self._send_group_away(group)
+                continue
             ends = group.ends_with is not None and news.ends(group.ends_with)
             if events or ends:
                 await self._send(group, events, news.upto, ends=ends)
+
+    def _events_for(self, group: _Group, news: _News) -> list[ChannelEvent] | None:
+        """Give what a group wants; None if its members have to pull it, one frame at a time.
+
+        A channel that cannot show a record hurts its own followers alone: each is told so.
+        """
+        try:
+            return news.for_group(group)
+        except Exception:  # noqa: BLE001 - the edge of a channel: other followers go on
+            _log.exception("the channel %s cannot show a record", group.channel.name)
+            return None
 
     async def _beat(self) -> None:
         """Tell those who have heard nothing for long where the log is now."""
@@ -218,10 +239,13 @@ class Fanout:
         member.leave(None)
 
     def _send_everybody_away(self) -> None:
-        """The log is faster than we are: everybody finds the way alone."""
+        """The log is faster than this task: every follower goes back to pulling."""
         for group in list(self._groups.values()):
-            for member in list(group.members):
-                self._send_away(member)
+            self._send_group_away(group)
+
+    def _send_group_away(self, group: _Group) -> None:
+        for member in list(group.members):
+            self._send_away(member)
 
 
 def _only(where: Filter) -> str | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import trio
+
+from perdure.runtime.kernel.channels.service import EVENTS_IN_FRAME
 
 if TYPE_CHECKING:
     from perdure.runtime.kernel.channels import Delivery, Subscription
@@ -12,8 +14,6 @@ if TYPE_CHECKING:
     from perdure.runtime.websocket.fanout import Fanout
     from perdure.runtime.websocket.formats import Format
     from perdure.runtime.websocket.wire import FrameWire
-
-MOST: Final = 500  # events in a frame
 
 
 class Follower:
@@ -141,7 +141,7 @@ class Follower:
                 fanout.drop(self)
 
     def _most(self) -> int:
-        return MOST if self._credit is None else min(MOST, self._credit)
+        return EVENTS_IN_FRAME if self._credit is None else min(EVENTS_IN_FRAME, self._credit)
 
     async def _send_batch(self, delivery: Delivery) -> None:
         if self._credit is not None:

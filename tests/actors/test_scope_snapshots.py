@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import trio
 from trio.testing import MockClock
@@ -50,18 +48,43 @@ async def test_a_snapshot_is_kept_when_enough_was_folded(autojump_clock: MockClo
 async def test_a_large_state_is_kept_less_often(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A new one only when the records since the last weigh as much as the state."""
+    """A new one only when the records since the last weigh as much as the state did then."""
     monkeypatch.setattr(scope_actor, "LEAST_WEIGHT", 10)
     frozen = SESSION.freeze_scope(1, Session())
-    padded = replace(SESSION)
     monkeypatch.setattr(Decider, "freeze_scope", lambda *_: frozen + b" " * 10_000)
     async with world() as w:
-        w.actor._decider = padded
-        await noted(w, 3, 1_000)
-        assert w.log.snapshots == []
-        assert (await w.actor.look()).snapshot_weight == len(frozen) + 10_000
         await noted(w, 9, 1_000)
         assert len(w.log.snapshots) == 1
+        assert (await w.actor.look()).snapshot_weight == len(frozen) + 10_000
+        await noted(w, 2, 1_000)
+        assert len(w.log.snapshots) == 2
+
+
+async def test_a_state_that_cannot_be_kept_is_passed_over(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its actor goes on, and the next snapshot is tried when as much was folded again."""
+    tries = []
+
+    def failing(*_: object) -> bytes:
+        tries.append(1)
+        raise TypeError("not a state of ours") if len(tries) % 2 else CodecError("nor this")
+
+    monkeypatch.setattr(Decider, "freeze_scope", failing)
+    async with world() as w:
+        await noted(w, 5, LEAST_WEIGHT // 4)
+        await noted(w, 5, LEAST_WEIGHT // 4)
+        assert (await w.actor.look()).state.notes == 11
+        assert (len(tries), w.log.snapshots) == (2, [])
+
+
+def test_a_large_state_can_be_read_back() -> None:
+    """A session may know thousands of paths: more than a request may have bytes."""
+    session = Session(seen=tuple(("a" * 100, n, n) for n in range(20_000)))
+    frozen = SESSION.freeze_scope(3, session)
+    assert len(frozen) > 2 << 20
+    assert SESSION.thaw_scope(frozen) == (3, session)
+    assert SESSION.thaw(SESSION.freeze(session)) == session
 
 
 async def test_a_snapshot_that_cannot_be_read_is_passed_over(autojump_clock: MockClock) -> None:

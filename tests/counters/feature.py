@@ -235,6 +235,7 @@ class CountersFeature(Feature):
         """What can be read without an event loop."""
 
         async def tables() -> tuple[Projection, Mark]:
-            return log.listing(COUNTER_LISTING), await log.log.head()
+            head = await log.log.head()  # the tables, read after it, know all up to there
+            return log.listing(COUNTER_LISTING), head
 
         return [CounterReads(log.log, ActorReader(COUNTER_KIND, log.log), tables)]

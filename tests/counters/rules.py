@@ -153,4 +153,5 @@ COUNTER_KIND: Final = Kind(
     view=lambda folded: view(folded.state),
     tenant=lambda counter: counter.opened.tenant,
     not_found="COUNTER_NOT_FOUND",
+    noun="counter",
 )

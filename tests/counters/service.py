@@ -115,13 +115,13 @@ class CounterReads:
     async def get(self, principal: Principal, request: ReadCounter) -> CounterAnswer:
         """Read a counter, now or as it was."""
         folded, mark = await self._reader.read(principal, request.counter_id, request.at)
-        return {"counter": COUNTER_KIND.view(folded), "cursor": self._log.cursor(mark)}  # type: ignore[typeddict-item]
+        return {"counter": COUNTER_KIND.view(folded), "cursor": self._log.cursor(mark)}
 
     @operation("counters.list", Permission.READ)
     async def list(self, principal: Principal, request: ListCounters) -> CounterPage:
         """List all counters of a tenant."""
         tables, mark = await self._tables()
-        found = CounterTables(tables).counters(principal.tenant)
+        found = await self._log.in_thread(CounterTables(tables).counters, principal.tenant)
         return {"counter_ids": found, "cursor": self._log.cursor(mark)}
 
 
@@ -197,25 +197,30 @@ class Counters(CounterReads):
 
     async def _answer(self, counter_id: str) -> CounterAnswer:
         folded = await self._actors.look(COUNTER_KIND.stream(counter_id))
-        return {"counter": COUNTER_KIND.view(folded), "cursor": self._log.cursor(folded.mark)}  # type: ignore[typeddict-item]
+        return {"counter": COUNTER_KIND.view(folded), "cursor": self._log.cursor(folded.mark)}
 
     @operation(
-        "counters.count", Permission.RUN, "COUNTER_NOT_FOUND", "LIMIT_REACHED", dialect=LOOSE
+        "counters.count",
+        Permission.RUN,
+        "COUNTER_NOT_FOUND",
+        "LIMIT_REACHED",
+        "CONFLICT",
+        dialect=LOOSE,
     )
     async def count(self, principal: Principal, request: CountOn) -> CounterAnswer:
         """Count on; unknown fields are ignored, and what makes no sense is BAD_COUNT."""
         await self._reader.require(principal, request.counter_id)
         command = Count(by=request.by, at=self._log.env.now())
         folded = await self._actors.ask(COUNTER_KIND.stream(request.counter_id), command)
-        return {"counter": COUNTER_KIND.view(folded), "cursor": self._log.cursor(folded.mark)}  # type: ignore[typeddict-item]
+        return {"counter": COUNTER_KIND.view(folded), "cursor": self._log.cursor(folded.mark)}
 
-    @operation("counters.close", Permission.CANCEL, "COUNTER_NOT_FOUND")
+    @operation("counters.close", Permission.CANCEL, "COUNTER_NOT_FOUND", "CONFLICT")
     async def close(self, principal: Principal, request: ReadCounter) -> CounterAnswer:
         """Count no more."""
         await self._reader.require(principal, request.counter_id)
         command = Close(at=self._log.env.now())
         folded = await self._actors.ask(COUNTER_KIND.stream(request.counter_id), command)
-        return {"counter": COUNTER_KIND.view(folded), "cursor": self._log.cursor(folded.mark)}  # type: ignore[typeddict-item]
+        return {"counter": COUNTER_KIND.view(folded), "cursor": self._log.cursor(folded.mark)}
 
 
 assert COUNTER.folds_scope

@@ -66,7 +66,7 @@ class Channels:
 
     @operation(FOLLOW, Permission.READ, "INVALID_CURSOR", frames=Frame)
     async def follow(self, principal: Principal, request: FollowRequest) -> Subscription:
-        """Follow changes of runs, their exports, or the log itself, from a cursor on."""
+        """Follow a channel from a cursor on."""
         channel = self._channels[request.channel]
         if channel.permission not in principal.permissions:
             raise OperationError(
@@ -75,7 +75,8 @@ class Channels:
             )
         filters = _filters_of(channel, request)
         opening = await channel.open(self._parts.get(channel.name), principal, filters)
-        opening = replace(opening, where=replace(opening.where, names=channel.names))
+        passing = opening.where & Filter(names=channel.names)
+        opening = replace(opening, where=passing)
         pulled = opening.where
         if opening.ends_with is not None:  # everything is looked at, so that the end is seen
             pulled = Filter(streams=pulled.streams, scopes=pulled.scopes)

@@ -12,8 +12,9 @@ from starlette.applications import Starlette
 from trio.testing import MockClock
 
 from perdure.eventlog import MemoryStore
+from perdure.eventlog.follow import HEARTBEAT
 from perdure.runtime.http.app import create_app
-from perdure.runtime.http.event_routes import HEARTBEAT, event_routes
+from perdure.runtime.http.event_routes import event_routes
 from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.kernel.settings import Settings
