@@ -90,9 +90,11 @@ async def test_runs_do_not_pay_for_a_feature_that_does_not_open(
     resources = RunResources(plugins={"test": declared(Example)})
     features = Features([RunsFeature(resources), Failing(stopping if stops else None)])
     expected = StoppedOpening if stops else OSError
+    opened = []
     with pytest.RaisesGroup(expected, allow_unwrapped=True, flatten_subgroups=True):
-        async with open_log(env, store) as log, open_node(log, features, stopping=stopping):
-            pytest.fail("it is open")
+        async with open_log(env, store) as log, open_node(log, features, stopping=stopping) as node:
+            opened.append(node)
+    assert opened == []
     records = store.read_stream(stream_of(run_id), 0, Bounds()).records
     events = [type(RUN_EVENTS.decode(record)) for record in records]
     assert events == [RunCreated, Activated, Activated, Deactivated]
