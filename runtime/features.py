@@ -1,4 +1,4 @@
-"""The features of Perdure. Each may import those before it in this list, and nothing else does."""
+"""The features of Perdure: each may import those before it. The command line imports this list."""
 
 from typing import Final
 

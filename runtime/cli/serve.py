@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perdure.runtime.kernel.terminal.command import Command, common
+from perdure.runtime.kernel.terminal.interrupts import Interrupts
 from perdure.runtime.kernel.terminal.invocation import (
     CommandRefusal,
     ExitCode,
@@ -16,7 +17,6 @@ from perdure.runtime.kernel.terminal.invocation import (
 )
 from perdure.runtime.kernel.terminal.output import best_effort_output
 from perdure.runtime.kernel.terminal.text import pairs
-from perdure.runtime.runs.commands.interrupts import Interrupts
 
 if TYPE_CHECKING:
     from perdure.runtime.server.server import Serving

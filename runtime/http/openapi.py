@@ -20,7 +20,7 @@ Json = dict[str, Any]
 
 ABOUT_TAG: Final = {"about": "What answers here."}
 ABOUT: Final = (
-    "Runs over HTTP. Every answer carries the `cursor` at which it is true; following from there"
+    "Perdure over HTTP. Every answer carries the `cursor` at which it is true; following from there"
     " misses nothing. Errors are `{error: {code, message, details}}`."
 )
 _REFERENCE: Final = "#/components/schemas/{name}"

@@ -147,7 +147,10 @@ _COMMON: Final[dict[str, Any]] = {"filters": RunFilters, "errors": _NOT_FOUND}
 RUN_CHANNELS: Final = (
     Channel(
         name="runs",
-        about="changes of runs; without ``after`` it begins with the runs that have not ended",
+        about=(
+            "changes of runs, with ``status`` those that enter one of these; without ``after`` it"
+            " begins with the runs that have not ended"
+        ),
         event=RunDelta,
         names=_CHANGES,
         show=_change,

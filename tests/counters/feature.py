@@ -21,7 +21,7 @@ from perdure.runtime.kernel.feature import Feature, Part
 from perdure.runtime.kernel.figures import Figure, figure
 from perdure.runtime.kernel.listing import Listing
 from perdure.runtime.kernel.live_actors import LiveActors
-from perdure.runtime.kernel.log_reader import LogReader, open_reader
+from perdure.runtime.kernel.log_reader import LogReader
 from perdure.runtime.kernel.node import Foundation
 from perdure.runtime.kernel.operations import operations_of
 from perdure.runtime.kernel.principal import Principal
@@ -138,6 +138,8 @@ ROUTES = (
 @pass_invocation
 def counters(invocation: Invocation) -> None:
     """List counters, with their counts."""
+    from perdure.runtime.kernel.log_reader import open_reader  # noqa: PLC0415 - as commands do
+
     with open_reader(invocation.data, invocation.features) as reader:
         page = reader.call("counters.list", {})
         found = [

@@ -148,10 +148,9 @@ def view(counter: Counter) -> dict[str, object]:
 
 
 COUNTER_KIND: Final = Kind(
-    name="session",  # so that runs of the session are in its scope
+    name="counter",  # the scope of counter 1 is counter/1, and runs may be created in it
     decider=COUNTER,
     view=lambda folded: view(folded.state),
     tenant=lambda counter: counter.opened.tenant,
     not_found="COUNTER_NOT_FOUND",
-    noun="counter",
 )

@@ -47,7 +47,7 @@ COUNTER_ERRORS = declare_errors(
             422, retriable=False, meaning="that cannot be counted", remedy="count by 1 to 1000"
         ),
     },
-    Translation(NoSuchActor, "COUNTER_NOT_FOUND", (), "there is no such counter", "session/"),
+    Translation(NoSuchActor, "COUNTER_NOT_FOUND", (), "there is no such counter", "counter/"),
     Translation(LimitReached, "LIMIT_REACHED", ("limit",)),
 )
 LOOSE = Dialect({"VALIDATION_ERROR": "BAD_COUNT"})
@@ -73,6 +73,12 @@ class ReadCounter(Request):
 
     counter_id: Name
     at: CursorOrInstant | None = None
+
+
+class CloseCounter(Request):
+    """Close a counter."""
+
+    counter_id: Name
 
 
 class ListCounters(Request):
@@ -181,7 +187,7 @@ class Counters(CounterReads):
             held = await self._claims.holder(claim, record, self._has_ended)
             if held is not None:
                 return await self._answer(held.object_id)
-            made = self._claims.made(claim, Subject("session", opened.counter_id), now, None)
+            made = self._claims.made(claim, Subject("counter", opened.counter_id), now, None)
             event = CLAIM_EVENTS.encode(
                 made, event_id=env.new_id().bytes, event_time=now, metadata=Metadata()
             )
@@ -215,7 +221,7 @@ class Counters(CounterReads):
         return {"counter": COUNTER_KIND.view(folded), "cursor": self._log.cursor(folded.mark)}
 
     @operation("counters.close", Permission.CANCEL, "COUNTER_NOT_FOUND", "CONFLICT")
-    async def close(self, principal: Principal, request: ReadCounter) -> CounterAnswer:
+    async def close(self, principal: Principal, request: CloseCounter) -> CounterAnswer:
         """Count no more."""
         await self._reader.require(principal, request.counter_id)
         command = Close(at=self._log.env.now())

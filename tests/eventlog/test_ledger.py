@@ -226,3 +226,47 @@ def test_nobody_changes_an_append_that_waits() -> None:
     events.clear()
     assert len(write.events) == 1
     assert len(StreamWrite("a", 0, (e for e in [example_event()])).events) == 1  # type: ignore[arg-type]
+
+
+def named(name: str, stream: str, expected: int) -> Append:
+    """Append one event of a name in session/0."""
+    event = replace(example_event(), name=name)
+    return Append([StreamWrite(stream, expected, [event], "session/0")])
+
+
+def requiring(position: int, *names: str) -> Append:
+    """Append somewhere else, if nothing of some names came in session/0 after a position."""
+    required = Unmoved("session/0", position, frozenset(names))
+    return Append([StreamWrite(f"run/{names}/{position}", 0, [example_event()])], [required])
+
+
+def test_a_scope_may_move_by_events_of_other_names(ledger: Ledger) -> None:
+    """From the first question on they are told apart; what was there before counts as any."""
+    start = ledger.admit(named("test.a", "run/8", 0), NOW)
+    assert isinstance(start, Admitted)
+    ledger.keep()
+    position = start.records[0].position
+    before = ledger.admit(requiring(position - 1, "test.b"), NOW)
+    assert isinstance(before, AppendRefused)  # nobody had asked yet
+    moved = ledger.admit(named("test.a", "run/8", 1), NOW)
+    assert isinstance(moved, Admitted)
+    assert isinstance(ledger.admit(requiring(position, "test.a"), NOW), Deferred)
+    ledger.keep()
+    assert isinstance(ledger.admit(requiring(position, "test.b"), NOW), Admitted)
+    assert isinstance(ledger.admit(requiring(position), NOW), Admitted)
+    refused = ledger.admit(requiring(position, "test.a", "test.b"), NOW)
+    assert isinstance(refused, AppendRefused)
+    assert isinstance(refused.error, ScopeMoved)
+    assert refused.error.actual == moved.records[0].position
+
+
+def test_a_batch_that_failed_moves_no_name(ledger: Ledger) -> None:
+    """What was watched is forgotten with it, and watched again."""
+    first = ledger.admit(named("test.a", "run/8", 0), NOW)
+    assert isinstance(first, Admitted)
+    ledger.keep()
+    position = first.records[0].position
+    ledger.admit(requiring(position - 1, "test.b"), NOW)
+    ledger.admit(named("test.b", "run/9", 0), NOW)
+    ledger.roll_back()
+    assert isinstance(ledger.admit(requiring(position, "test.b"), NOW), Admitted)

@@ -176,4 +176,6 @@ def test_the_plugin_guide_names_everything_that_ctx_run_offers() -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_made_from_the_code_is_up_to_date(page: str) -> None:
     """`python -m tools.reference` would change nothing."""
-    assert (ROOT / "docs" / page).read_text("utf-8") == PAGES[page]()
+    assert (ROOT / "docs" / page).read_text("utf-8") == PAGES[page](), (
+        "run: python -m tools.reference"
+    )

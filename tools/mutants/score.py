@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Final
 
 KILLED: Final = frozenset({"killed", "timeout", "segfault"})
-ENOUGH: Final = 0.9  # of the mutants that count
+ENOUGH: Final = 0.99  # of the mutants that count
 _FIELDS: Final = ("function", "before", "after", "reason")
 
 

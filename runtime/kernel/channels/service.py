@@ -29,6 +29,12 @@ BATCH_BYTES: Final = 64 << 10  # of records in a delivery: a stalled follower ho
 EVENTS_IN_FRAME: Final = 500
 
 
+_RULES: Final = (
+    "All that is stated must match. A follow of one object ends together with it. Without ``after``"
+    " a channel begins with what its description says, else with the log."
+)
+
+
 class FollowRequest(Request):
     """Follow a channel from a cursor on. What else can be stated depends on the channels."""
 
@@ -128,7 +134,7 @@ def _request_for(channels: Iterable[Channel]) -> type[FollowRequest]:
             ("limit", Limit, EVENTS_IN_FRAME),
         ],
         bases=(FollowRequest,),
-        namespace={"__doc__": f"Follow a channel from a cursor on.\n\n{about}."},
+        namespace={"__doc__": f"Follow a channel from a cursor on.\n\n{about}. {_RULES}"},
         kw_only=True,
         forbid_unknown_fields=True,
     )

@@ -9,10 +9,10 @@ import trio
 
 from perdure.runtime.kernel.local_node import open_local_node
 from perdure.runtime.kernel.principal import LOCAL
+from perdure.runtime.kernel.terminal.interrupts import leave_soon
 from perdure.runtime.kernel.terminal.invocation import ExitCode
 from perdure.runtime.runs.commands.exit_code import exit_code_of
 from perdure.runtime.runs.commands.follow import follow_run
-from perdure.runtime.runs.commands.interrupts import leave_soon
 from perdure.runtime.runs.commands.keyboard import Keyboard
 from perdure.runtime.runs.commands.live_view import display_for
 from perdure.runtime.runs.commands.plugins_loaded import executing
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from perdure.runtime.kernel.node import Node
+    from perdure.runtime.kernel.terminal.interrupts import Interrupts
     from perdure.runtime.kernel.terminal.invocation import Invocation
     from perdure.runtime.plugins.loading import LoadedPlugins
     from perdure.runtime.runs.answers import RunAnswer
-    from perdure.runtime.runs.commands.interrupts import Interrupts
     from perdure.runtime.runs.commands.live_view import Display
 
     Begin = Callable[[Node], Awaitable[RunAnswer]]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from perdure.runtime.kernel.terminal.command import Command, common
+from perdure.runtime.kernel.terminal.interrupts import Interrupts
 from perdure.runtime.kernel.terminal.invocation import (
     CommandRefusal,
     ExitCode,
@@ -15,7 +16,6 @@ from perdure.runtime.kernel.terminal.invocation import (
 )
 from perdure.runtime.kernel.terminal.output import best_effort_output
 from perdure.runtime.runs.commands.bulk import change_many, check_one_or_many, conditions, stated
-from perdure.runtime.runs.commands.interrupts import Interrupts
 from perdure.runtime.runs.commands.lists import arguments
 from perdure.runtime.runs.commands.parameters import EntryName, RunName, parsed_args, parsed_secrets
 from perdure.runtime.runs.commands.plugins_loaded import executing, loaded_for

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from perdure.runtime.kernel.terminal.command import Command, common
+from perdure.runtime.kernel.terminal.interrupts import Interrupts
 from perdure.runtime.kernel.terminal.invocation import (
     CommandRefusal,
     ExitCode,
@@ -14,7 +15,6 @@ from perdure.runtime.kernel.terminal.invocation import (
     pass_invocation,
 )
 from perdure.runtime.runs.commands.exit_code import exit_code_of
-from perdure.runtime.runs.commands.interrupts import Interrupts
 from perdure.runtime.runs.commands.lists import is_held
 from perdure.runtime.runs.commands.parameters import RunName
 from perdure.runtime.runs.commands.show import questions_of, reading, run_id_in

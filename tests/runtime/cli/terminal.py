@@ -7,6 +7,7 @@ import os
 import pty
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -113,11 +114,16 @@ class Shell:
 
 
 def wait_for_line(process: subprocess.Popen[str], has: Callable[[str], bool]) -> str:
-    """Read a process's output until a line that is wanted."""
+    """Read a process's output until a line that is wanted; end a process that never says it."""
     assert process.stdout is not None
-    for line in process.stdout:
-        if has(line):
-            return line
+    impatient = threading.Timer(PATIENCE, process.kill)
+    impatient.start()
+    try:
+        for line in process.stdout:
+            if has(line):
+                return line
+    finally:
+        impatient.cancel()
     raise AssertionError(f"it ended with {process.wait()} before it said what it was to say")
 
 

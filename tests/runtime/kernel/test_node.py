@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -74,7 +75,7 @@ class Failing(Feature):
         if self._stopping is None:
             raise OSError("there is a directory in its place")
         self._stopping.set()
-        await unless_stopped(trio.sleep_forever, foundation.stopping)
+        await unless_stopped(partial(trio.sleep, 1000), foundation.stopping)
         yield Part()
 
 
@@ -91,7 +92,10 @@ async def test_runs_do_not_pay_for_a_feature_that_does_not_open(
     features = Features([RunsFeature(resources), Failing(stopping if stops else None)])
     expected = StoppedOpening if stops else OSError
     opened = []
-    with pytest.RaisesGroup(expected, allow_unwrapped=True, flatten_subgroups=True):
+    with (
+        pytest.RaisesGroup(expected, allow_unwrapped=True, flatten_subgroups=True),
+        trio.fail_after(60),
+    ):
         async with open_log(env, store) as log, open_node(log, features, stopping=stopping) as node:
             opened.append(node)
     assert opened == []
