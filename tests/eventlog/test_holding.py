@@ -26,13 +26,12 @@ async def test_appends_to_a_held_scope_wait(autojump_clock: MockClock) -> None:
     """Those of other scopes do not, and neither does one that requires the scope unmoved."""
     done: list[str] = []
     async with open_log(SteadyEnv(), MemoryStore()) as log:
-        async with trio.open_nursery() as nursery:
-            async with log.hold("session/1"):
-                nursery.start_soon(noted, log, write("run/1", "session/1"), done)
-                await wait_all_tasks_blocked()
-                await noted(log, write("run/2", "session/2"), done)
-                await noted(log, write("run/3", "session/1", Unmoved("session/1", 9)), done)
-                assert done == ["run/2", "run/3"]
+        async with trio.open_nursery() as nursery, log.hold("session/1"):
+            nursery.start_soon(noted, log, write("run/1", "session/1"), done)
+            await wait_all_tasks_blocked()
+            await noted(log, write("run/2", "session/2"), done)
+            await noted(log, write("run/3", "session/1", Unmoved("session/1", 9)), done)
+            assert done == ["run/2", "run/3"]
         assert done == ["run/2", "run/3", "run/1"]
 
 
