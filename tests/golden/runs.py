@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.actors.claim import CLAIM_EVENTS, ClaimMade
+from perdure.actors.claim import CLAIM_EVENTS, ClaimMade, ObjectClaimed
 from perdure.actors.lineage import LINEAGE_EVENTS, AttemptTaken
 from perdure.actors.run.events import (
     RUN_EVENTS,
@@ -110,5 +110,13 @@ HISTORY: list[Any] = [
 BESIDE: list[Any] = [
     ClaimMade(run_id=RUN_ID, request_hash="ab", scheme="sha256-cbor-1", window=5, at=SECOND),
     AttemptTaken(run_id=RUN_ID, attempt=2, at=SECOND),
+    ObjectClaimed(
+        kind="session",
+        object_id="s-1",
+        request_hash="ab",
+        scheme="sha256-cbor-1",
+        window=None,
+        at=SECOND,
+    ),
 ]
 REGISTRIES: list[EventRegistry] = [RUN_EVENTS, CLAIM_EVENTS, LINEAGE_EVENTS]

@@ -292,17 +292,19 @@ def test_a_revision_is_compared_with_itself(
 
 
 @pytest.fixture
-def sigterm() -> Iterator[None]:
-    """What a program does about SIGTERM is undone."""
-    before = signal.getsignal(signal.SIGTERM)
+def signals() -> Iterator[None]:
+    """What a program does about signals is undone; Ctrl-C is heard, however this was started."""
+    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
-    signal.signal(signal.SIGTERM, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.mark.parametrize(
     ("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)]
 )
-@pytest.mark.usefixtures("sigterm")
+@pytest.mark.usefixtures("signals")
 def test_an_interrupted_comparison_leaves_no_files(
     monkeypatch: pytest.MonkeyPatch, scratch: Path, number: int, error: type[BaseException]
 ) -> None:

@@ -17,6 +17,7 @@ from perdure.actors.run.events import (
     RunEvent,
     StepRecorded,
 )
+from perdure.actors.run.kind import RUN_KIND
 from perdure.actors.run.status import CancelIntent, CancelMode, Status
 from perdure.actors.run.stream import stream_of
 from perdure.eventlog import MemoryStore
@@ -352,7 +353,8 @@ async def test_a_run_that_we_break_touches_no_other(
                 raise ZeroDivisionError("a bug")
             return RUN.decide(run, command)
 
-        monkeypatch.setattr(w.host.runs, "_decider", replace(RUN, decide=broken))
+        kind = replace(RUN_KIND, decider=replace(RUN, decide=broken))
+        monkeypatch.setattr(w.host.runs, "_kind", kind)
         bad = await w.create("steps", n=1)
         with trio.move_on_after(100):
             run = await w.end(bad)

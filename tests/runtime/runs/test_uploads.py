@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from hashlib import sha256
 from typing import Any
 
@@ -26,7 +26,7 @@ OTHER = Principal("other", "local")
 DATA = bytes(range(256)) * 3000
 
 
-async def chunks(data: bytes, pause: float = 0.0) -> AsyncIterator[bytes]:
+async def chunks(data: bytes, pause: float = 0.0) -> AsyncGenerator[bytes, None]:
     """Give bytes as a client would send them."""
     for start in range(0, len(data), 100_000):
         await trio.sleep(pause)
@@ -50,7 +50,8 @@ class Uploading:
 
     async def send(self, upload_id: str, data: bytes = DATA, principal: Principal = LOCAL) -> Any:
         """Send bytes to an upload."""
-        return await self.blobs.receive(principal, upload_id, chunks(data))
+        async with aclosing(chunks(data)) as sending:
+            return await self.blobs.receive(principal, upload_id, sending)
 
     async def read(self, digest: str, principal: Principal = LOCAL, **more: Any) -> Any:
         """Read a range."""
@@ -135,8 +136,8 @@ async def test_an_upload_expires(autojump_clock: MockClock) -> None:
     """What is sent too late, or too slowly, or to nowhere, is not found (R127)."""
     async with uploading() as u:
         late, slow = await u.begin(), await u.begin()
-        sending = chunks(DATA, pause=UPLOAD_LIFE / 3)
-        await refused("UPLOAD_NOT_FOUND", lambda: u.blobs.receive(LOCAL, slow, sending))
+        async with aclosing(chunks(DATA, pause=UPLOAD_LIFE / 3)) as sending:
+            await refused("UPLOAD_NOT_FOUND", lambda: u.blobs.receive(LOCAL, slow, sending))
         await refused("UPLOAD_NOT_FOUND", lambda: u.send(late))
         await refused("UPLOAD_NOT_FOUND", lambda: u.blobs.finish(LOCAL, late))
         await refused("UPLOAD_NOT_FOUND", lambda: u.send("0192-nowhere"))

@@ -204,7 +204,7 @@ def test_a_drain_leaves_what_has_not_ended_for_the_next_start(tmp_path: Path) ->
         last_id = following.stop()
         assert following.events[-1].kind == "bye"
         said = [line["message"] for line in first.log_lines()]
-        assert "shutting down: no new work; waiting up to 3 s for 2 runs to end" in said
+        assert "shutting down: no new work; waiting up to 2 s for 2 runs to end" in said
         assert "1 run will resume at the next start" in said
     with server(data) as second:
         assert second.get(f"/runs/{brief}")["status"] == "succeeded"
