@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from perdure.runtime.kernel.settings import Settings
 
+OWN_FILES: Final = frozenset({"log", "snapshots", "references"})  # that listings must not take
 LOG_BACKUP: Final = "log.backup"  # what the log is called in a backup
 
 

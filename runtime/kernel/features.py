@@ -105,7 +105,14 @@ class Features:
     @cached_property
     def listings(self) -> Mapping[str, Listing]:
         """All listings by name, which is that of a file."""
+        from perdure.runtime.kernel.data_directory import OWN_FILES  # noqa: PLC0415 - as above
+
         listings = [listing for feature in self for listing in feature.listings()]
+        for listing in listings:
+            if listing.name in OWN_FILES:
+                raise ValueError(
+                    f"a listing may not be called {listing.name!r}, as a file of ours is"
+                )
         return _by_name("listings", ((listing.name, listing) for listing in listings))
 
     @cached_property

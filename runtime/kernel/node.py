@@ -129,6 +129,7 @@ async def open_node(
     settings, parts = settings or Settings(), dict[str, Part]()
     if stopping is None:
         stopping = trio.Event()
+    _ = features.listings  # refuses two of one name before either opens its file
     async with (
         AsyncExitStack() as files,  # closed when no task uses them any more
         trio.open_nursery() as nursery,

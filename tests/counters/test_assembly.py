@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,10 +16,12 @@ from perdure.eventlog.filter import Filter
 from perdure.runtime.kernel.actor_reader import ActorReader
 from perdure.runtime.kernel.feature import Feature, Part
 from perdure.runtime.kernel.features import Features
+from perdure.runtime.kernel.listing import Listing
 from perdure.runtime.kernel.node import Foundation, open_node
 from perdure.runtime.kernel.operations import Dialect, Operations, operation, operations_of
 from perdure.runtime.kernel.principal import Permission, Principal
 from tests.counters.feature import CountersFeature, CountersPart
+from tests.counters.listing import COUNTER_LISTING
 from tests.counters.service import CounterPage, ListCounters
 from tests.counters.test_counters import opened
 from tests.eventlog.conftest import SteadyEnv
@@ -35,6 +38,18 @@ def test_names_that_would_clash_in_files_and_addresses_are_refused() -> None:
     for what in ("routes", "commands", "listings", "kinds"):
         with pytest.raises(ValueError, match=f"two features bring {what} called"):
             getattr(both, what)
+
+
+async def test_a_listing_never_takes_the_file_of_another(autojump_clock: MockClock) -> None:
+    """Neither that of another feature nor one of our own: a node with such features never opens."""
+
+    class Logging(CountersFeature):
+        def listings(self) -> Sequence[Listing]:
+            return [replace(COUNTER_LISTING, name="log")]
+
+    async with open_log(SteadyEnv(), MemoryStore()) as log:
+        with pytest.raises(ValueError, match="may not be called 'log'"):
+            await open_node(log, Features([Logging()])).__aenter__()
 
 
 async def test_features_know_those_before_them_and_all_are_drained(
