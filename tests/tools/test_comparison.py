@@ -42,6 +42,7 @@ child = subprocess.run(
 own = pathlib.Path(__file__).resolve().parents[2]
 assert child.stdout.strip() == str(own), "a child process has other sources"
 figures = [{"figure": f, "ours": {"median": runtime.SECONDS}} for f in ("wall, s", "cpu, s")]
+figures += [{"figure": f, "ours": {"median": size}} for f, size in (("KiB", 5.0), ("MiB", 6.0))]
 bench = {"name": options.name, "count": 10 if options.quick else 100, "figures": figures}
 pathlib.Path(options.json).write_text(json.dumps({"format": 1, "benchmarks": [bench]}))
 """
@@ -251,6 +252,11 @@ class TestACheckout:
         assert checkout.names == ("fine", "broken")
         assert checkout.measure("fine", samples=1) == took(7, count=100)
         assert checkout.measure("fine", samples=1, quick=True) == took(7, count=10)
+
+    def test_a_benchmark_of_memory_is_measured_by_its_sizes(self, old: Path) -> None:
+        """Its times say how long tracing takes, and are no subject."""
+        measured = Checkout.at(old).measure("fine", samples=1, figures=("KiB", "MiB"))
+        assert measured == took(5, 6, count=100)
 
     def test_a_benchmark_that_fails_says_why(self, old: Path) -> None:
         """With its last line."""

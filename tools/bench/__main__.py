@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tools.bench.benchmark import Setting
+from tools.bench.benchmark import TIMES, Setting
 from tools.bench.catalogue import BENCHMARKS
 from tools.bench.checkout import Checkout
 from tools.bench.comparison import Measurement, Side, compare
@@ -143,10 +143,15 @@ def _compare(options: argparse.Namespace) -> int:
     ):
         sides: dict[Side, Checkout] = {"before": Checkout.at(other), "after": Checkout.at(ROOT)}
         names = {side: _chosen(sides[side].names, options.names) for side in sides}
+        figures = {benchmark.name: benchmark.compared for benchmark in BENCHMARKS}
 
         def measure(side: Side, benchmark: str) -> Measurement:
             return sides[side].measure(
-                benchmark, samples=samples, quick=options.quick, directory=Path(name)
+                benchmark,
+                samples=samples,
+                figures=figures[benchmark],
+                quick=options.quick,
+                directory=Path(name),
             )
 
         machine = _machine(Setting(Path(name)))
@@ -155,6 +160,10 @@ def _compare(options: argparse.Namespace) -> int:
     print(_heading(machine, quick=options.quick), end="")
     print(f"{options.against} before, these files after, in turns; {size}\n")
     print(compared, end="")
+    for row in compared.rows:
+        if figures[row.name] != TIMES:
+            first, second = figures[row.name]
+            print(f"{row.name} is compared by {first} and {second}, not by its times.")
     if options.json:
         _write_json(options.json, {"machine": machine, **compared.as_json()})
     return int(compared.is_slower)

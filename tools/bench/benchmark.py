@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from tools.bench.measure import Sample
 
@@ -63,6 +63,9 @@ class Target:
         return f"{self.sense} {self.bound:g}{'x' if self.of == 'ratio' else ''}"
 
 
+TIMES: Final = ("wall, s", "cpu, s")  # which every result has
+
+
 @dataclass(frozen=True, slots=True)
 class Figure:
     """A row of the table: what a sample calls it, what people call it, what it should be."""
@@ -77,6 +80,7 @@ class Benchmark:
     """One measurement. ``compare`` makes further figures of ours from the two samples of a round.
 
     ``counted`` names what a sample counts; without it there is no rate, only its figures.
+    ``compared`` are the two figures by which revisions are compared.
     """
 
     name: str
@@ -88,3 +92,4 @@ class Benchmark:
     figures: Sequence[Figure] = ()
     compare: Callable[[Sample, Sample], Mapping[str, float]] | None = None
     rounds: int = 5
+    compared: tuple[str, str] = TIMES

@@ -15,6 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, Self
 
+from tools.bench.benchmark import TIMES
 from tools.bench.comparison import Measurement, MeasurementFailed
 
 JSON_FORMAT: Final = 1  # of `tools.bench --json`, since the first revision that had it
@@ -49,14 +50,20 @@ class Checkout:
         return cls(root, tuple(found["names"]))
 
     def measure(
-        self, name: str, *, samples: int, quick: bool = False, directory: Path | None = None
+        self,
+        name: str,
+        *,
+        samples: int,
+        figures: tuple[str, str] = TIMES,
+        quick: bool = False,
+        directory: Path | None = None,
     ) -> Measurement:
-        """Run one benchmark once; its figures are the medians of so many samples."""
+        """Run one benchmark once; give two of its figures, medians of so many samples."""
         with TemporaryDirectory(dir=directory) as scratch:
             report = Path(scratch, "report.json")
             options = ["--rounds", str(samples), "--dir", scratch, "--json", str(report)]
             _python(self.root, "-m", "tools.bench", name, *options, *(["--quick"] if quick else []))
-            return _measurement(json.loads(report.read_text("utf-8")), name)
+            return _measurement(json.loads(report.read_text("utf-8")), name, figures)
 
 
 def _python(root: Path, *arguments: str) -> str:
@@ -77,10 +84,11 @@ def _python(root: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def _measurement(report: dict[str, Any], name: str) -> Measurement:
-    """Find a benchmark's wall and CPU time in a report."""
+def _measurement(report: dict[str, Any], name: str, figures: tuple[str, str]) -> Measurement:
+    """Find two figures of a benchmark in a report."""
     if report["format"] != JSON_FORMAT:
         raise MeasurementFailed(f"its report has format {report['format']}, not {JSON_FORMAT}")
     (benchmark,) = (each for each in report["benchmarks"] if each["name"] == name)
-    figures = {figure["figure"]: figure["ours"]["median"] for figure in benchmark["figures"][:2]}
-    return Measurement(wall=figures["wall, s"], cpu=figures["cpu, s"], count=benchmark["count"])
+    found = {figure["figure"]: figure["ours"]["median"] for figure in benchmark["figures"]}
+    wall, cpu = (found[figure] for figure in figures)
+    return Measurement(wall=wall, cpu=cpu, count=benchmark["count"])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tools.bench.benchmark import Benchmark, Target
+from tools.bench.benchmark import TIMES, Benchmark, Target
 from tools.bench.measure import Sample, Spread
 
 if TYPE_CHECKING:
@@ -59,9 +59,10 @@ class Result:
     def rows(self) -> list[Row]:
         """All figures, wall and CPU time first."""
         benchmark = self.benchmark
+        wall, cpu = TIMES
         rows = [
-            self._row("wall, s", lambda sample: sample.wall),
-            self._row("cpu, s", lambda sample: sample.cpu),
+            self._row(wall, lambda sample: sample.wall),
+            self._row(cpu, lambda sample: sample.cpu),
         ]
         if benchmark.counted:
             rate = f"{benchmark.counted}/s"
