@@ -8,9 +8,9 @@ PIP     := $(PYTHON) -m pip --python $(BIN)/python --disable-pip-version-check -
 PYTEST  ?=
 BENCH   ?=
 PART    ?=
-COMPILE := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --no-config --upgrade \
-           --generate-hashes --allow-unsafe --strip-extras \
-           --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
+           --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
+BUILD   := $(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'], sep='\n')"
 
 RUNTIME := $(VENV)/.runtime
 DEV     := $(VENV)/.dev
@@ -44,8 +44,8 @@ bench: $(DEV) ## measure, with baselines in the same run
 mutants: $(DEV) ## change the rules a little, many times; tests must notice
 	@$(BIN)/python -m tools.mutants
 
-lock: $(DEV) ## refresh both lock files to the newest allowed versions
-	@echo "-- requirements.lock";     $(COMPILE) --build-deps-for editable -o requirements.lock pyproject.toml
+lock: $(DEV) ## refresh both lock files to the newest allowed versions, for every supported Python
+	@echo "-- requirements.lock";     $(BUILD) | $(COMPILE) -o requirements.lock pyproject.toml -
 	@echo "-- requirements-dev.lock"; $(COMPILE) -o requirements-dev.lock requirements-dev.in
 
 clean: ## remove .venv, caches and build products (never .perdure, your data)
