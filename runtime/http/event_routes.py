@@ -190,7 +190,7 @@ def _handler(surface: Surface, route: Route, channel: str) -> Handler:
         if comes_back is not None:
             args["after"] = comes_back
         subscription = await node.operations.call(principal_of(request), FOLLOW, args)
-        if comes_back is None or subscription.ends_with is None:
+        if comes_back is None or subscription.selection.ends_with is None:
             return EventReply(node, subscription)
         first = await subscription.next_delivery()
         if first.end and not first.events:

@@ -238,6 +238,6 @@ async def test_what_was_seen_is_the_log(seed: int) -> None:
         assert len(records) > 100
         for line in crowd.lines:
             line.check(records)
-        assert server.sockets._fanout.followers == 0
+        assert not server.sockets._groups._groups
         await trio.testing.wait_all_tasks_blocked(0.05)
         assert trio.lowlevel.current_statistics().tasks_living <= tasks
