@@ -2,7 +2,8 @@
 
 A follower is a request that does not end. It pulls a delivery, sends it, and pulls the next: a
 client that reads slowly slows nobody, and holds one delivery. When it goes, its task ends and
-nothing else does.
+nothing else does. It pulls while it is live too, and stands in no group: ASGI sends only by
+waiting, so each follower's task would be woken as it is now, and a batch kept for it meanwhile.
 """
 
 from __future__ import annotations

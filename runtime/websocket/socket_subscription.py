@@ -109,14 +109,13 @@ class SocketSubscription:
 
     def _take(self, frames: EventFrames, count: int) -> bool:
         """Send a frame of so many events now, if there is credit and room for it."""
-        if self._credit is not None and self._credit < count:
-            return False
         if frames.prefix != self._prefix:
             frames.begin_with(self._prefix)
-        if not self._wire.send_now(frames.frame):
+        if self._credit is None:
+            return self._wire.send_now(frames.frame)
+        if self._credit < count or not self._wire.send_now(frames.frame):
             return False
-        if self._credit is not None:
-            self._credit -= count
+        self._credit -= count
         return True
 
     async def _send(self, message: bytes) -> None:

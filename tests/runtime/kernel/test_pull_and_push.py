@@ -2,311 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from types import SimpleNamespace
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import partial
+from typing import Any
 from unittest import mock
 
 import pytest
 import trio
-from hypothesis import Phase, find, given, settings
-from hypothesis import strategies as st
-from hypothesis.errors import NoSuchExample
-from trio.testing import MockClock, wait_all_tasks_blocked
+from hypothesis import example, given
+from trio.testing import MockClock
 
 from perdure.eventlog.filter import EVERYTHING, Filter
 from perdure.eventlog.follow import Follow, FollowLimits
-from perdure.eventlog.record import NO_METADATA, START, Mark, Record
-from perdure.eventlog.store import Bounds, StoredPage
-from perdure.eventlog.tail import Tail, TailLimits
+from perdure.eventlog.record import Mark
 from perdure.runtime.kernel.channels import Subscription
-from perdure.runtime.kernel.channels.channel import Channel
-from perdure.runtime.kernel.channels.event import ChannelEvent
 from perdure.runtime.kernel.channels.groups import Groups
 from perdure.runtime.kernel.channels.selection import Portion, Selection
 from tests.fuzz import examples
+from tests.runtime.kernel.followed_log import (
+    HEARTBEAT,
+    Client,
+    Log,
+    Plan,
+    Shown,
+    Told,
+    compare,
+    plans,
+    record,
+)
 
-HEARTBEAT = 15.0
-SIZE = 100  # bytes that a delivery may have
-
-
-class Shown(NamedTuple):
-    """What an event says: of which record it is, and which one of those."""
-
-    position: int
-    number: int
-    report: tuple[str, str] | None
-
-
-class Told(NamedTuple):
-    """Something that a follower was given."""
-
-    events: list[Shown]
-    upto: int
-    end: bool
-
-
-def shown_of(record: Record) -> list[Shown]:
-    """What a record shows; its body says how much, and of which it is a report."""
-    count, report = record.body[0], record.body[1]
-    about = (record.stream, "progress") if report else None
-    return [Shown(record.position, number, about) for number in range(count)]
-
-
-def show(record: Record) -> Sequence[ChannelEvent]:
-    """The same, as a channel has it."""
-    return [ChannelEvent("x", record.mark, one, report=one.report) for one in shown_of(record)]
-
-
-CHANNEL = Channel(name="x", about="", event=Shown, names=frozenset({"x"}), show=show)
-
-
-@dataclass
-class Plan:
-    """What is committed, in which pieces, and what is asked of it."""
-
-    records: list[Record]
-    commits: list[int]  # how many records each has
-    tail: int
-    where: Filter
-    ends_with: str | None
-    limit: int
-    pulls: list[int]  # limits, one after the other and again
-    takes: list[bool]  # whether a follower in a group takes a batch
-
-    def selection(self) -> Selection:
-        """What is asked."""
-        return Selection(CHANNEL, self.where, self.ends_with, limit=self.limit)
-
-    def passing(self, records: Sequence[Record]) -> list[list[Shown]]:
-        """What each of some records shows, if it passes and shows anything."""
-        passes = [r for r in records if self.where.matches(r) and r.name == "x"]
-        return [shown for r in passes if (shown := shown_of(r))]
-
-    def check(self, told: Sequence[Told]) -> None:
-        """Compare what a follower was given with the log, one delivery after the other."""
-        place = 0
-        for events, upto, end in told:
-            assert upto >= place, "the cursor went back"
-            between = self.records[place:upto]
-            each = self.passing(between)
-            every = [event for shown in each for event in shown]
-            last = {event.report: event for event in every}
-            needed = [e for e in every if e.report is None or last[e.report] == e]
-            assert events == needed, "something is missing, twice, or not thinned as it should be"
-            assert len(every) - len(each[-1] if each else ()) < self.limit, "too many at once"
-            assert end == any(r.seal and r.stream == self.ends_with for r in between), "the end"
-            place = upto
-        seals = [r.position for r in self.records if r.seal and r.stream == self.ends_with]
-        if seals:
-            assert told[-1].end, "the end was not told"
-        else:
-            needed = [e for shown in self.passing(self.records[place:]) for e in shown]
-            assert not needed, "some were never told"
-
-
-@st.composite
-def records(draw: Callable[[st.SearchStrategy[Any]], Any]) -> list[Record]:
-    """Records of three streams; nothing follows in a stream after its seal."""
-    drawn = draw(
-        st.lists(
-            st.tuples(
-                st.sampled_from("abc"),
-                st.sampled_from("xxxy"),
-                st.integers(0, 3),
-                st.booleans(),
-                st.sampled_from([0, 0, 0, 0, 1]),
-                st.sampled_from([0, 0, SIZE]),
-            ),
-            min_size=5,
-            max_size=40,
-        )
-    )
-    sealed: set[str] = set()
-    made: list[Record] = []
-    for stream, name, count, report, seal, size in drawn:
-        if stream in sealed:
-            continue
-        sealed |= {stream} if seal else set()
-        position = len(made) + 1
-        made.append(
-            Record(
-                position=position,
-                stream=stream,
-                version=position,
-                name=name,
-                body=bytes([count, report]) + bytes(size),
-                scope="s" if stream != "c" else "c",
-                event_id=position.to_bytes(16, "big"),
-                event_time=0,
-                commit_time=0,
-                schema=1,
-                seal=seal,
-                meta=NO_METADATA,
-            )
-        )
-    return made
-
-
-FILTERS = [
-    (EVERYTHING, None),
-    (Filter(streams=frozenset("a")), "a"),
-    (Filter(streams=frozenset("a")), None),
-    (Filter(scopes=frozenset("s")), "a"),
-    (Filter(scopes=frozenset("s"), names=frozenset("y")), "b"),
-]
-
-
-@st.composite
-def plans(draw: Callable[[st.SearchStrategy[Any]], Any]) -> Plan:
-    """Anything that may happen."""
-    few = st.integers(1, 7)
-    where, ends_with = draw(st.sampled_from(FILTERS))
-    return Plan(
-        records=draw(records()),
-        commits=draw(st.lists(st.sampled_from([1, 1, 2, 3, 7]), min_size=1, max_size=8)),
-        tail=draw(st.sampled_from([3, 100])),
-        where=where,
-        ends_with=ends_with,
-        limit=draw(st.sampled_from([1, 2, 4, 100])),
-        pulls=draw(st.lists(few, min_size=1, max_size=5)),
-        takes=draw(st.lists(st.sampled_from([True] * 4 + [False]), min_size=1, max_size=8)),
-    )
-
-
-class Log:
-    """A log that a test commits to, and from whose store pages are read at once."""
-
-    def __init__(self, plan: Plan) -> None:
-        """Begin empty."""
-        self.env: Any = SimpleNamespace(faults=None, monotonic=trio.current_time)
-        self.tail = Tail(START, TailLimits(records=plan.tail))
-        self._stored: list[Record] = []
-
-    def commit(self, records: Sequence[Record]) -> None:
-        """Write some records."""
-        self._stored += records
-        self.tail.extend(records)
-
-    def cursor(self, mark: Mark) -> str:
-        """Give the position, as text."""
-        return str(mark.position)
-
-    def raise_if_closed(self) -> None:
-        """It never is."""
-
-    async def read_where(self, where: Filter, after: int, bounds: Bounds) -> StoredPage:
-        """Read a page; no index is used."""
-        await trio.lowlevel.checkpoint()
-        page = self._stored[after : after + bounds.records]
-        return StoredPage(page, after + len(page) < len(self._stored), self.tail.head)
-
-
-class Encoding:
-    """A group's batch, as it is."""
-
-    name = "plain"
-
-    def group_batch(self, events: Sequence[ChannelEvent], cursor: str | None) -> Told:
-        """Keep what is sent; whether it is the end is known when the group lets go."""
-        return told(events, cursor, end=False)
-
-
-def told(events: Sequence[ChannelEvent], cursor: str | None, *, end: bool) -> Told:
-    """Write down what a follower is given."""
-    assert cursor is not None
-    return Told([event.as_event() for event in events], int(cursor), end)
-
-
-@dataclass(eq=False)
-class Client:
-    """A follower that writes down what it is given."""
-
-    plan: Plan
-    subscription: Subscription
-    groups: Groups | None  # None: it only ever pulls
-    told: list[Told] = field(default_factory=list)
-
-    async def follow(self) -> None:
-        """Pull, and stand in a group while there is nothing to pull."""
-        limits, takes = round_and_round(self.plan.pulls), round_and_round(self.plan.takes)
-
-        def take(batch: Told, count: int) -> bool:
-            assert count == len(batch.events)
-            if not next(takes):
-                return False
-            self.told.append(batch)
-            return True
-
-        subscription, end = self.subscription, False
-        while not end:
-            events, cursor, live, end = await subscription.next_delivery(
-                next(limits), wait=self.groups is None
-            )
-            self.told.append(told(events, cursor, end=end))
-            if live and not end and self.groups is not None:
-                await self.groups.serve(subscription, Encoding(), take)
-                end = subscription.ended
-                self.told[-1] = self.told[-1]._replace(end=end)
-
-
-def round_and_round(values: Sequence[Any]) -> Iterator[Any]:
-    """Give values again and again."""
-    while True:
-        yield from values
-
-
-async def followed(plan: Plan) -> list[Client]:
-    """Commit all there is, piece by piece, to one that pulls and some that may be pushed to."""
-    log = Log(plan)
-    limits = FollowLimits(bytes=SIZE, heartbeat=HEARTBEAT)
-    groups = Groups(log, limits)
-
-    def client(*, pushed: bool) -> Client:
-        selection = plan.selection()
-        follow = Follow(log, START, selection.read, limits)
-        return Client(plan, Subscription(selection, follow), groups if pushed else None)
-
-    clients = [client(pushed=False), client(pushed=True), client(pushed=True)]
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(groups.run)
-        nursery.start_soon(clients[0].follow)
-        nursery.start_soon(clients[1].follow)
-        sizes, done = round_and_round(plan.commits), 0
-        while done < len(plan.records):
-            size = next(sizes)
-            log.commit(plan.records[done : done + size])
-            done += size
-            if size % 2:  # else the next commit comes before anybody looked
-                await wait_all_tasks_blocked()
-        nursery.start_soon(clients[2].follow)  # the whole log lies behind it
-        await trio.sleep(3 * HEARTBEAT)
-        nursery.cancel_scope.cancel()
-    return clients
-
-
-def compared(plan: Plan) -> list[Client]:
-    """Follow, and compare what every client was told with the log."""
-    clients = trio.run(followed, plan, clock=MockClock(autojump_threshold=0))
-    for client in clients:
-        plan.check(client.told)
-    return clients
+NOTHING_TO_SHOW = Plan(  # they pass, and a follower that pulls is far behind them
+    records=[record(position, "a", bytes(2)) for position in range(1, 8)],
+    commits=[3, 2],
+    tail=3,
+    where=EVERYTHING,
+    ends_with=None,
+    limit=4,
+    pulls=[4],
+    takes=[True],
+)
 
 
 @examples()
 @given(plans())
+@example(NOTHING_TO_SHOW)
 def test_pulling_and_pushing_give_the_same_in_any_pieces(plan: Plan) -> None:
     """Each delivery is what the log holds between two cursors, and no cursor is skipped (R36)."""
-    pulled, *others = (client.told for client in compared(plan))
-    ends = [bool(each) and each[-1].end for each in (pulled, *others)]
-    assert len(set(ends)) == 1
-    heads = {each[-1].upto for each in (pulled, *others) if each and not each[-1].end}
-    assert heads <= {len(plan.records)}, "a heartbeat did not come"
+    compare(plan)
+
+
+@pytest.mark.parametrize("pushed", [False, True])
+async def test_an_end_before_the_cursor_is_told_though_others_go_on(
+    pushed: bool, autojump_clock: MockClock
+) -> None:
+    """What is followed had ended, and its scope had not: whoever comes late is told both."""
+    late = replace(NOTHING_TO_SHOW, where=Filter(scopes=frozenset("s")), ends_with="a")
+    log = Log(late)
+    log.commit([record(1, "a", bytes([1, 0]), seal=1), record(2, "b", bytes([1, 0]))])
+    limits = FollowLimits()
+    groups = Groups(log, limits)
+
+    async def has_ended(_: Mark) -> bool:
+        return True
+
+    selection = late.selection()
+    follow = Follow(log, Mark(1, b""), selection.read, limits)
+    subscription = Subscription(selection, follow, has_ended=has_ended)
+    client = Client(late, subscription, groups if pushed else None)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(groups.run)
+        with trio.fail_after(1):
+            await client.follow()
+        nursery.cancel_scope.cancel()
+    assert client.told == [Told([Shown(2, 0, None)], 2, end=True)]
 
 
 # Planted differences
+
+LIVE = replace(NOTHING_TO_SHOW, commits=[1], tail=100, limit=100)  # all is pushed, one by one
+ONE, TWO, THREE = (bytes([count, 0]) for count in (1, 2, 3))
+REPORT = bytes([1, 1])
 
 
 real_portion = Selection.portion
@@ -346,60 +123,85 @@ def filter_ignored(self: Selection, *args: Any, read: Filter, show: Any) -> Port
     return real_portion(self, *args, read=self.where, show=show)
 
 
-@contextmanager
-def planted(mutant: Any) -> Iterator[None]:
-    """Put one in its place."""
-    with mock.patch.object(Selection, "portion", mutant):
-        yield
+async def silent(self: Groups) -> None:
+    """Let no group's heart beat."""
+    self._beats_at = trio.current_time() + HEARTBEAT
 
 
-def places_kept(self: Any, mark: Mark) -> None:
+def place_lost(self: Follow, mark: Mark) -> None:
     """Go on after a group from where the pulling stopped."""
 
 
-@contextmanager
-def planted_place() -> Iterator[None]:
-    """Lose what the group has done."""
-    with mock.patch.object(Follow, "move_to", places_kept):
-        yield
-
-
-@contextmanager
-def planted_silence() -> Iterator[None]:
-    """Let no group's heart beat."""
-
-    async def silent(self: Groups) -> None:
-        self._beats_at = trio.current_time() + HEARTBEAT
-
-    with mock.patch.object(Groups, "_beat", silent):
-        yield
+portion = partial(mock.patch.object, Selection, "portion")
 
 
 @pytest.mark.parametrize(
-    "plant",
+    ("plant", "plan"),
     [
-        pytest.param(lambda: planted(reports_kept), id="thinned-on-one-path"),
-        pytest.param(lambda: planted(record_split), id="record-split"),
-        pytest.param(lambda: planted(end_missed), id="end-missed"),
-        pytest.param(lambda: planted(bound_ignored), id="bound-ignored"),
-        pytest.param(lambda: planted(filter_ignored), id="filter-ignored"),
-        pytest.param(planted_place, id="place-lost"),
-        pytest.param(planted_silence, id="no-heartbeat"),
+        pytest.param(
+            lambda: portion(reports_kept),
+            replace(
+                LIVE,
+                records=[record(1, "a", ONE), record(2, "a", REPORT), record(3, "a", REPORT)],
+                commits=[1, 2],
+            ),
+            id="thinned-on-one-path",
+        ),
+        pytest.param(
+            lambda: portion(record_split),
+            replace(LIVE, records=[record(1, "a", THREE)], limit=2),
+            id="record-split",
+        ),
+        pytest.param(
+            lambda: portion(end_missed),
+            replace(
+                LIVE,
+                records=[record(1, "b", ONE), record(2, "b", ONE, name="y", seal=1)],
+                where=Filter(streams=frozenset("b")),
+                ends_with="b",
+            ),
+            id="end-missed",
+        ),
+        pytest.param(
+            lambda: portion(bound_ignored),
+            replace(
+                LIVE,
+                records=[record(1, "a", ONE), record(2, "a", TWO), record(3, "a", TWO)],
+                commits=[1, 2],
+                limit=2,
+            ),
+            id="bound-ignored",
+        ),
+        pytest.param(
+            lambda: portion(filter_ignored),
+            replace(
+                LIVE,
+                records=[record(1, "a", ONE), record(2, "a", ONE), record(3, "b", ONE)],
+                commits=[1, 2],
+                where=Filter(streams=frozenset("a")),
+            ),
+            id="filter-ignored",
+        ),
+        pytest.param(
+            lambda: mock.patch.object(Follow, "move_to", place_lost),
+            replace(
+                LIVE,
+                records=[record(number, "a", ONE) for number in range(1, 5)],
+                takes=[True, False],
+            ),
+            id="place-lost",
+        ),
+        pytest.param(
+            lambda: mock.patch.object(Groups, "_beat", silent),
+            replace(LIVE, records=[record(1, "a", ONE), record(2, "a", ONE, name="y")]),
+            id="no-heartbeat",
+        ),
     ],
 )
-def test_a_difference_between_the_two_is_found(plant: Callable[[], Any]) -> None:
-    """The comparison sees what it is for."""
-
-    def differs(plan: Plan) -> bool:
-        try:
-            with plant():
-                test_pulling_and_pushing_give_the_same_in_any_pieces.hypothesis.inner_test(plan)
-        except AssertionError:
-            return True
-        return False
-
-    found = settings(max_examples=2000, database=None, phases=[Phase.generate])
-    try:
-        find(plans(), differs, settings=found)
-    except NoSuchExample:
-        pytest.fail("nobody noticed")
+def test_a_difference_between_the_two_is_found(
+    plant: Callable[[], AbstractContextManager[Any]], plan: Plan
+) -> None:
+    """The comparison sees what it is for, and finds nothing where nothing is planted."""
+    compare(plan)
+    with plant(), pytest.raises(AssertionError):
+        compare(plan)

@@ -240,3 +240,22 @@ async def test_followers_are_told_when_the_server_drains(autojump_clock: MockClo
             await client.receive()
         assert closed.value.reason is not None
         assert closed.value.reason.code == 1012
+
+
+async def test_a_limit_holds_for_what_is_live_too(autojump_clock: MockClock) -> None:
+    """No message has more events than were asked for, and none is left out."""
+    async with (
+        service() as s,
+        serving(s) as server,
+        server.connect(streams=socket_pair()) as client,
+    ):
+        await client.send({"id": 1, "follow": {"channel": "log", "limit": 2}})
+        await client.until("live")
+        await s.finished((await s.start("exports"))["run_id"])
+        last = (await s.node.log.head()).position
+        seen: list[int] = []
+        while last not in seen:
+            positions = [event["position"] for event in (await client.receive())["events"]]
+            assert len(positions) <= 2
+            seen += positions
+        assert seen == list(range(1, last + 1))
