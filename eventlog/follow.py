@@ -101,7 +101,7 @@ class Follow:
         self._where = where
         self._limits = limits or FollowLimits()
         self._told_live = False
-        self.heartbeat = self._told()
+        self.heartbeat = self._told()  # put back what it was if a batch was not passed on
 
     @property
     def mark(self) -> Mark:

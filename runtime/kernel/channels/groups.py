@@ -85,9 +85,9 @@ class _Round:
         portion = selection.portion(self.records, selection.limit, read=EVERYTHING, show=show)
         return portion if portion.taken == len(self.records) else None
 
-    def names(self) -> Iterable[str]:
-        """Name the streams that they belong to, and the scopes, each once."""
-        names: dict[str, None] = {}
+    def names(self) -> Iterable[str | None]:
+        """Name the streams that they belong to, and the scopes, each once; None is for all."""
+        names: dict[str | None, None] = {None: None}
         for record in self.records:
             names[record.stream] = names[_of_scope(record.scope)] = None
         return names
@@ -109,8 +109,7 @@ class Groups:
         self._beats_at = log.env.monotonic() + limits.heartbeat
         self._mark = log.tail.head  # where all members are
         self._groups: dict[Hashable, _Group] = {}
-        self._by_name: dict[str, list[_Group]] = {}  # those that follow one stream, or one scope
-        self._general: list[_Group] = []
+        self._by_name: dict[str | None, list[_Group]] = {}  # of a stream or scope; None: of many
 
     async def serve(self, subscription: Subscription, encoding: Encoding, take: Take) -> None:
         """Push to a subscription until it has ended or has to pull; not at all if it is behind."""
@@ -130,7 +129,7 @@ class Groups:
         if group is None:
             group = _Group(selection, encoding, self._told(self._log.tail.head))
             self._groups[group.key] = group
-            self._list_with(group).append(group)
+            self._by_name.setdefault(group.only, []).append(group)
         return group
 
     def _drop(self, group: _Group, member: _Member) -> None:
@@ -142,14 +141,10 @@ class Groups:
         if group.members:
             return
         del self._groups[group.key]
-        self._list_with(group).remove(group)
-        if group.only is not None and not self._by_name[group.only]:
+        alike = self._by_name[group.only]
+        alike.remove(group)
+        if not alike:
             del self._by_name[group.only]
-
-    def _list_with(self, group: _Group) -> list[_Group]:
-        if group.only is None:
-            return self._general
-        return self._by_name.setdefault(group.only, [])
 
     async def run(self) -> None:
         """Serve until the log closes."""
@@ -163,7 +158,8 @@ class Groups:
                     self._send_away(group, list(group.members))
                 self._mark = tail.head
             elif records:
-                await self._push(_Round(records))
+                if self._groups:
+                    await self._push(_Round(records))
                 self._mark = records[-1].mark
                 await trio.lowlevel.checkpoint()
             else:
@@ -174,9 +170,7 @@ class Groups:
 
     async def _push(self, round_: _Round) -> None:
         """Give each group what it gets."""
-        groups = list(self._general)
-        if self._by_name:
-            groups += [group for name in round_.names() for group in self._by_name.get(name, ())]
+        groups = [group for name in round_.names() for group in self._by_name.get(name, ())]
         for number, group in enumerate(groups, 1):
             if not number % BREATH:
                 await trio.lowlevel.checkpoint()
