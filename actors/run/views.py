@@ -15,6 +15,7 @@ from perdure.actors.run.events import (
     RunCreated,
     StageChanged,
 )
+from perdure.actors.run.item_id import export_item_id
 from perdure.actors.run.output import EXPORT_FIELDS
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from perdure.eventlog.record import Record
 
 _MICROSECOND: Final = 1000
-_LONGEST_NUMBER: Final = 18  # digits of an item's number; no run comes near
 _TEXTS: Final = ("text", "message", "question")  # where a question that is a mapping has its text
 _REPORTS: Final = frozenset({ProgressReported.event_name, StageChanged.event_name})
 _DELTA_MESSAGE: Final = 160  # the record has all of it; a delta stays under 2 KiB in any script
@@ -127,21 +127,6 @@ class LogLineView(TypedDict):
 def seconds(nanoseconds: int) -> float:
     """Give a time as epoch seconds, to the microsecond."""
     return nanoseconds // _MICROSECOND / 1_000_000
-
-
-def export_item_id(run_id: str, number: int) -> str:
-    """Name an item: unique everywhere, and in the order of the run."""
-    return f"{run_id}.{number}"
-
-
-def item_number(item_id: str) -> tuple[str, int] | None:
-    """Give the run and the number that an item's id names, if it is one."""
-    run_id, _, number = item_id.rpartition(".")
-    if not run_id or not number.isascii() or not number.isdigit() or number.startswith("0"):
-        return None
-    if len(number) > _LONGEST_NUMBER:
-        return None
-    return run_id, int(number)
 
 
 def record(run: Run, updated_at: int) -> RunRecord:

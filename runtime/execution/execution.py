@@ -16,14 +16,13 @@ import trio
 from perdure.actors.errors import Fenced
 from perdure.actors.run.commands import Deactivate, Deliver, Finish, RequestCancel
 from perdure.actors.run.core import canceled, timed_out
+from perdure.actors.run.item_id import item_number
 from perdure.actors.run.status import CancelIntent, CancelMode, Outcome
-from perdure.actors.run.views import item_number
-from perdure.runtime.execution.current_run import CurrentRun
 from perdure.runtime.execution.delivery import OutputDelivery
+from perdure.runtime.execution.inline_port import InlinePort
 from perdure.runtime.execution.limits import LAST_WORDS
 from perdure.runtime.execution.outbox import RunOutbox
 from perdure.runtime.execution.outcome import SUCCESS, Ending, ending_of_value, error_of
-from perdure.runtime.execution.run_context import RunContext
 from perdure.runtime.execution.run_secrets import RunSecrets
 from perdure.runtime.execution.waits import Waiting
 from perdure.runtime.plugins.contract import RunCancelled
@@ -115,7 +114,7 @@ class Execution:
         self._work.cancel()
 
     async def _call(self) -> Ending:
-        context = RunContext(CurrentRun(self))
+        port = InlinePort(self)
         if self.run.deadline is not None:
             left = (self.run.deadline - self.now()) / _NANOSECONDS
             self._work.deadline = trio.current_time() + left
@@ -125,7 +124,7 @@ class Execution:
         with self._work:
             try:
                 args = await self.secrets.arguments()
-                value = await self._desk.call(self, self._entry, context, args)
+                value = await self._desk.call(self, self._entry, port, args)
                 ending = self._value_returned(value)
             except trio.Cancelled:
                 raise

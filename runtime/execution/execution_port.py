@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from perdure.runtime.blobs.store import BlobStore
     from perdure.runtime.execution.children import Children
     from perdure.runtime.execution.execution import Execution
+    from perdure.runtime.execution.inline_port import InlinePort
     from perdure.runtime.execution.limits import HostLimits
-    from perdure.runtime.execution.run_context import RunContext
     from perdure.runtime.plugins.entries import Entries
     from perdure.runtime.plugins.plugin import Entry
     from perdure.runtime.secrets.secrets import Secrets
@@ -47,7 +47,7 @@ class Desk(Protocol):
         """Know of one execution more, or less, that does nothing but wait."""
 
     async def call(
-        self, execution: Execution, entry: Entry, ctx: RunContext, args: dict[str, Any]
+        self, execution: Execution, entry: Entry, port: InlinePort, args: dict[str, Any]
     ) -> Any:  # noqa: ANN401 - what the entry returns
         """Call an entry, wherever it runs."""
 

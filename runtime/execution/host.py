@@ -22,10 +22,10 @@ from perdure.actors.run.commands import Activate, Finish, Recover
 from perdure.actors.run.core import RUN, Run
 from perdure.actors.run.events import RunError
 from perdure.actors.run.history import History
+from perdure.actors.run.item_id import item_number
 from perdure.actors.run.kind import RUN_KIND
 from perdure.actors.run.status import Outcome
 from perdure.actors.run.stream import stream_of
-from perdure.actors.run.views import item_number
 from perdure.eventlog.errors import LogClosed, Unavailable
 from perdure.runtime.blobs.store import BlobStore
 from perdure.runtime.execution.children import Children, takes_its_children_along
@@ -36,8 +36,10 @@ from perdure.runtime.execution.recovery import ends_instead, read_history
 from perdure.runtime.execution.run_ends import Ends
 from perdure.runtime.execution.threads import THREADS, call_in_thread
 from perdure.runtime.kernel.live_actors import LiveActors
+from perdure.runtime.plugins.current_run import CurrentRun
 from perdure.runtime.plugins.entries import Entries
 from perdure.runtime.plugins.plugin import programs_of
+from perdure.runtime.plugins.run_context import RunContext
 from perdure.runtime.secrets.run_logging import LoggedRun, about_run, logging_of_runs, work_for
 from perdure.runtime.secrets.secret import has_sealed
 from perdure.runtime.secrets.secrets import Secrets
@@ -51,8 +53,8 @@ if TYPE_CHECKING:
     from perdure.eventlog.env import Env
     from perdure.eventlog.log import EventLog
     from perdure.eventlog.record import Record
+    from perdure.runtime.execution.inline_port import InlinePort
     from perdure.runtime.execution.processes import Processes
-    from perdure.runtime.execution.run_context import RunContext
     from perdure.runtime.plugins.loading import LoadedPlugins
     from perdure.runtime.plugins.plugin import Entry, Plugin
     from perdure.runtime.secrets.redaction import Redactor
@@ -314,15 +316,15 @@ class Host:
         return Execution(self, folded, entry, history or History())
 
     async def call(
-        self, execution: Execution, entry: Entry, ctx: RunContext, args: dict[str, Any]
+        self, execution: Execution, entry: Entry, port: InlinePort, args: dict[str, Any]
     ) -> Any:  # noqa: ANN401 - what the entry returns
         """Call an entry, wherever it runs."""
         if entry.where == "process":
-            return await self.processes.call(execution, entry, ctx, args)
+            return await self.processes.call(execution, entry, port, args)
         assert entry.handler is not None  # noqa: S101 - only a program has none
         if entry.where == "thread":
-            return await call_in_thread(execution, entry.handler, ctx, args)
-        return await entry.handler(ctx, **args)
+            return await call_in_thread(execution, entry.handler, port, args)
+        return await entry.handler(RunContext(CurrentRun(port)), **args)
 
     async def _not_ready(self, run_id: str, run: Run) -> None:
         name = f"{run.created.plugin_id}.{run.created.entry_id}"

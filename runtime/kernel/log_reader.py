@@ -16,12 +16,13 @@ from perdure.eventlog.reading import Page, Reading
 from perdure.eventlog.snapshots import SnapshotFile
 from perdure.eventlog.sqlite import SqliteStore
 from perdure.eventlog.store import PAGE_RECORDS
+from perdure.runtime.kernel.completion import completed
 from perdure.runtime.kernel.listing_overlay import read_listing
 from perdure.runtime.kernel.operations import Operations, operations_of
 from perdure.runtime.kernel.principal import LOCAL, Principal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import TypeVarTuple, Unpack
 
     from perdure.eventlog.record import Mark
@@ -36,17 +37,6 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 Service = TypeVar("Service")
-
-
-def completed(coroutine: Coroutine[Any, Any, Result]) -> Result:
-    """Bring a coroutine to its end that never waits for anything."""
-    try:
-        coroutine.send(None)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
-    coroutine.close()
-    name = getattr(coroutine, "__qualname__", "this")
-    raise RuntimeError(f"{name} waits, and there is nothing to wait for")
 
 
 class ReadableLog:

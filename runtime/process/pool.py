@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from perdure.eventlog.env import Env
     from perdure.runtime.execution.execution import Execution
-    from perdure.runtime.execution.run_context import RunContext
+    from perdure.runtime.execution.inline_port import InlinePort
     from perdure.runtime.plugins.plugin import Entry, Program
     from perdure.runtime.process.line_splitter import Line
 
@@ -72,7 +72,7 @@ class Pool:
                     await self.let_go()
 
     async def call(
-        self, execution: Execution, entry: Entry, ctx: RunContext, args: Mapping[str, Any]
+        self, execution: Execution, entry: Entry, port: InlinePort, args: Mapping[str, Any]
     ) -> Any:  # noqa: ANN401 - what the entry returns
         """Have an entry executed by a process; when this returns or raises, nothing of it runs."""
         program = entry.program
@@ -82,8 +82,8 @@ class Pool:
         kind = WorkerKind(created.plugin_id, version, created.tenant, program)
         if (warm := await self._warm_worker(kind)) is not None:
             with suppress(NeverBegun):  # it has died since; another is started, once
-                return await self._execute(warm, kind, execution, entry, ctx, args)
-        return await self._execute(await self._start(kind), kind, execution, entry, ctx, args)
+                return await self._execute(warm, kind, execution, entry, port, args)
+        return await self._execute(await self._start(kind), kind, execution, entry, port, args)
 
     async def _execute(
         self,
@@ -91,12 +91,12 @@ class Pool:
         kind: WorkerKind,
         execution: Execution,
         entry: Entry,
-        ctx: RunContext,
+        port: InlinePort,
         args: Mapping[str, Any],
     ) -> Any:  # noqa: ANN401 - what the entry returns
         """Have an entry executed by a worker, which is kept or ended then."""
         worker.on_output = partial(_log, execution)
-        talk = Dialogue(worker, ctx.run, execution.until_cancelled)
+        talk = Dialogue(worker, port, execution.until_cancelled)
         clean = False
         try:
             value = await talk.hold(entry.id, args)

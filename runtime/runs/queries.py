@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
+from perdure.actors.run.item_id import item_number
 from perdure.actors.run.kind import RUN_KIND
-from perdure.actors.run.views import item_number, log_line, question_view
+from perdure.actors.run.views import log_line, question_view
 from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.operations import operation
 from perdure.runtime.kernel.principal import Permission, Principal

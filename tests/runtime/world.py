@@ -17,9 +17,9 @@ from perdure.runtime.execution.creation_write import first_write
 from perdure.runtime.execution.host import Host
 from perdure.runtime.execution.limits import HostLimits
 from perdure.runtime.execution.recovery import recover
-from perdure.runtime.execution.run_context import RunContext
 from perdure.runtime.plugins.contract import PluginError, Retry, RunCancelled
 from perdure.runtime.plugins.plugin import declared, entry, plugin
+from perdure.runtime.plugins.run_context import RunContext
 from perdure.runtime.runs.index import Listed
 from tests.eventlog.conftest import SteadyEnv
 

@@ -1,4 +1,4 @@
-"""The same bodies inline, as plain functions in a process, and on asyncio in a process."""
+"""The same bodies inline, in a thread, and in a process: as plain functions and on asyncio."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from perdure import (
 )
 
 log = logging.getLogger("somebody.elses")
-PLACES: Final = ("inline", "plain", "awaited")
+PLACES: Final = ("inline", "threaded", "plain", "awaited")
 
 
 class Place(NamedTuple):
@@ -129,8 +129,8 @@ class Bodies:
         """Export bytes as they are."""
         try:
             await at.wait(run.export_binary(bytes(size)))
-        except Exception as error:  # noqa: BLE001 - inline it is the runtime's own
-            return getattr(error, "code", type(error).__name__)
+        except PluginError as error:
+            return error.code
         return "fine"
 
     async def logs(self, run: Any, at: Place) -> str:
@@ -189,7 +189,7 @@ class Bodies:
 
 @plugin("anywhere", version="1")
 class Anywhere:
-    """The same, in three places."""
+    """The same, in four places."""
 
     @entry
     async def inline(self, ctx: RunContext, what: str, args: dict[str, Any] | None = None) -> Any:
@@ -199,6 +199,11 @@ class Anywhere:
     @entry
     def plain(self, ctx: SyncRunContext, what: str, args: dict[str, Any] | None = None) -> Any:
         """Execute a body as a plain function in a process."""
+        return driven(getattr(Bodies(), what)(ctx.run, PLAIN, **(args or {})))
+
+    @entry(where="thread")
+    def threaded(self, ctx: SyncRunContext, what: str, args: dict[str, Any] | None = None) -> Any:
+        """Execute a body as a plain function in a thread."""
         return driven(getattr(Bodies(), what)(ctx.run, PLAIN, **(args or {})))
 
     @entry(where="process")

@@ -21,7 +21,7 @@ from perdure.eventlog import (
     StoreFailed,
     UnknownEvent,
 )
-from perdure.runtime.execution.run_context import RunContext
+from perdure.runtime.plugins.run_context import RunContext
 from perdure.runtime.runs.part import runs_of
 from tests.actors.test_mailbox import Moody
 from tests.runtime.execution.test_current_run import PLUGINS, Scripted

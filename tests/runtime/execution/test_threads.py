@@ -14,7 +14,7 @@ from perdure.runtime.execution.threads import THREADS
 from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.contract import RunCancelled
 from perdure.runtime.plugins.plugin import declared, entry, plugin
-from perdure.runtime.process.sync_run_context import SyncRunContext
+from perdure.runtime.plugins.run_context import SyncRunContext
 from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import CancelRun
 from tests.runtime.execution.test_current_run import items

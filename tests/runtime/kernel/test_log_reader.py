@@ -14,10 +14,11 @@ from perdure.eventlog.cursor import check_of
 from perdure.eventlog.snapshots import Snapshot, SnapshotFile, SnapshotKey
 from perdure.eventlog.store import Bounds
 from perdure.runtime.features import FEATURES
+from perdure.runtime.kernel.completion import completed
 from perdure.runtime.kernel.data_directory import DataDir
 from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.local_node import open_local_node
-from perdure.runtime.kernel.log_reader import ReadableLog, completed, open_reader
+from perdure.runtime.kernel.log_reader import ReadableLog, open_reader
 from perdure.runtime.kernel.node import Node
 from perdure.runtime.kernel.principal import LOCAL, Principal
 from perdure.runtime.plugins.loading import LoadedPlugins, LoadOutcome, PluginSource

@@ -15,8 +15,8 @@ from perdure.actors.run.events import LogBatch, RunCreated
 from perdure.actors.run.kind import RUN_KIND
 from perdure.actors.run.views import log_line
 from perdure.eventlog.errors import StoreFailed
-from perdure.runtime.execution.run_context import RunContext
 from perdure.runtime.kernel.principal import LOCAL
+from perdure.runtime.plugins.run_context import RunContext
 from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import GetRun
 from perdure.runtime.secrets.redaction import Redactor

@@ -15,9 +15,9 @@ from perdure.actors.errors import Fenced
 from perdure.eventlog import MemoryStore
 from perdure.eventlog.errors import Overloaded
 from perdure.eventlog.store import Bounds
-from perdure.runtime.execution.run_context import RunContext
 from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.plugin import declared, entry, plugin
+from perdure.runtime.plugins.run_context import RunContext
 from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import CancelRun, CreateRun, ListRuns, RetryRun
 from perdure.runtime.secrets.references import SecretSource

@@ -17,7 +17,7 @@ from perdure.eventlog.filter import Filter
 from perdure.eventlog.record import START, Record
 from perdure.eventlog.tail import TailLimits
 from perdure.runtime.kernel.channels.channel import Channel, Filters, Opening
-from perdure.runtime.kernel.log_reader import completed
+from perdure.runtime.kernel.completion import completed
 from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.runs.part import runs_of
 from perdure.runtime.websocket import SocketLimits
