@@ -2,7 +2,8 @@
 
 There is one set of them, wherever an entry runs. ``ctx.run`` makes one for each call, the ports
 carry it, and a process writes it as a line (``perdure.runtime.process.messages`` has the wire).
-``checked`` refuses at the call what is wrong in itself; a port gets only what was checked.
+``checked`` refuses at the call what is wrong in itself; a port gets only what was checked. How long
+a text may be is not checked here: it is cut or refused only after secrets were taken out of it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, Final, Literal, Self, get_args
 import msgspec
 
 from perdure.actors.run.item_id import item_number
-from perdure.actors.run.report_bounds import MAX_LABEL, MAX_MESSAGE, progress_fault, text_fault
+from perdure.actors.run.report_bounds import progress_fault, text_fault
 from perdure.runtime.plugins.byte_source import Piece
 from perdure.runtime.plugins.contract import PluginError, Retry, StepError
 
@@ -43,9 +44,9 @@ class Progress(RunMessage, tag="progress"):
     message: str | None = None
 
     def checked(self) -> Self:
-        """Refuse what is no number from 0.0 to 1.0, and a message that is too long."""
+        """Refuse what is no number from 0.0 to 1.0, and a message that is no text."""
         _refuse(progress_fault(self.progress))
-        _check_message(self.message)
+        _check_text(self.message, "a message")
         return self
 
 
@@ -56,9 +57,9 @@ class Stage(RunMessage, tag="status"):
     message: str | None = None
 
     def checked(self) -> Self:
-        """Refuse a stage or a message that is too long."""
-        _refuse(text_fault(self.stage, "a stage", MAX_LABEL))
-        _check_message(self.message)
+        """Refuse what is no text."""
+        _refuse(text_fault(self.stage, "a stage"))
+        _check_text(self.message, "a message")
         return self
 
 
@@ -70,7 +71,7 @@ class Log(RunMessage, tag="log"):
 
     def checked(self) -> Self:
         """Refuse what is no text."""
-        _refuse(text_fault(self.text, "a line") or text_fault(self.level, "a level"))
+        _refuse(text_fault(self.text, "a log line") or text_fault(self.level, "a level"))
         return self
 
 
@@ -239,11 +240,6 @@ def _number(item: str, run_id: str) -> int:
 def _refuse(fault: str | None) -> None:
     if fault is not None:
         raise PluginError("VALIDATION_ERROR", fault)
-
-
-def _check_message(message: str | None) -> None:
-    if message is not None:
-        _refuse(text_fault(message, "a message", MAX_MESSAGE))
 
 
 def _check_text(text: str | None, what: str) -> None:

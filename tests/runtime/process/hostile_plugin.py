@@ -68,7 +68,7 @@ class Hostile:
     @entry
     def goes_on(self, ctx: SyncRunContext) -> str:
         """Say what ends the run, and return long after."""
-        ctx.run.result("nobody.1")
+        ctx.run.result(f"{ctx.run.id}.9")
         time.sleep(0.5)
         return "too late"
 
