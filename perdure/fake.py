@@ -14,6 +14,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from perdure.actors.run.item_id import export_item_id
+from perdure.actors.run.output import inline_bytes
+from perdure.eventlog import cbor
+from perdure.runtime.execution.refusals import told_to_plugins
+from perdure.runtime.execution.steps import recordable
 from perdure.runtime.plugins.byte_source import pieces_of
 from perdure.runtime.plugins.contract import FailedStep, PluginError, RunCancelled
 from perdure.runtime.plugins.current_run import CurrentRun
@@ -112,6 +116,9 @@ class _FakePort:
     async def call(self, call: Call) -> Any:  # noqa: ANN401 - what was asked for
         match call:
             case Export():
+                if call.type == "binary":
+                    with told_to_plugins:
+                        inline_bytes(call.content)
                 return self._note(call, call.type, call.content)
             case Sleep():
                 self._names.claim(call.name, "sleep")
@@ -139,8 +146,8 @@ class _FakePort:
                 if step.retry.delay_after(failed) is None:
                     raise _failed(error) from error
             else:
-                self._run.steps[name] = value
-                return value
+                self._run.steps[name] = recorded = cbor.decode(recordable(name, value))
+                return recorded
 
     async def export_bytes(self, item: Bytes, data: Any) -> str:  # noqa: ANN401 - bytes, in any way
         whole = b"".join([bytes(piece) async for piece in pieces_of(data)])

@@ -128,10 +128,7 @@ class Steps:
         return failure.tries
 
     async def _record(self, name: str, value: Any) -> Any:  # noqa: ANN401 - what the step returned
-        try:
-            stored = cbor.encode(value)
-        except CodecError as error:
-            raise StepError(f"the result of step {name!r} cannot be recorded: {error}") from error
+        stored = recordable(name, value)
         if self._execution.redactor.finds(value):
             raise StepError(holds_a_secret(f"the result of step {name!r}"))
         recorded = StepRecorded(step=name, value=cbor.decode(stored), at=self._execution.now())
@@ -151,6 +148,14 @@ class Steps:
         if retry_at is None:
             raise _failed_step(told) from error  # the same now as after a crash
         await self._execution.waiting.until(retry_at)
+
+
+def recordable(name: str, value: Any) -> bytes:  # noqa: ANN401 - what the step returned
+    """Give the result of a step as it is recorded, or refuse it."""
+    try:
+        return cbor.encode(value)
+    except CodecError as error:
+        raise StepError(f"the result of step {name!r} cannot be recorded: {error}") from error
 
 
 def _failed_step(error: RunError) -> FailedStep:

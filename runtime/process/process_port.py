@@ -112,10 +112,11 @@ class ProcessPort:
     async def step(self, step: Step, body: Callable[[], Any]) -> Any:  # noqa: ANN401 - what it returns
         """Call the body whenever the server calls for it."""
         answers = self._request(step)
+        did: Did | None = None
         raised: Exception | None = None
         while "call" in (answer := await answers.get()):
-            raised = await self._try(step.name, answer["call"], body)
-        if isinstance(raised, StepError):
+            did, raised = await self._try(step.name, answer["call"], body)
+        if did is not None and did.cancelled and raised is not None:
             raise raised
         return value_of(answer, raised)
 
@@ -131,21 +132,27 @@ class ProcessPort:
                 raise
         return str(value_of(answer))
 
-    async def _try(self, name: str, number: int, body: Callable[[], Any]) -> Exception | None:
-        """Call the body of a step and say what came of it; give what it has raised."""
+    async def _try(
+        self, name: str, number: int, body: Callable[[], Any]
+    ) -> tuple[Did, Exception | None]:
+        """Call the body of a step and say what came of it; give that, and what it has raised.
+
+        With ``cancelled`` the step is over and has not failed: nothing is recorded of it.
+        """
+        raised: Exception | None = None
         try:
-            value = await self._done(body)
+            did = Did(id=number, value=await self._done(body))
         except Exception as error:  # noqa: BLE001 - the server decides what becomes of it
-            is_obeying = isinstance(error, RunCancelled)
-            self._talk.say(Did(id=number, error=error_of(error), cancelled=is_obeying))
-            return error
+            raised, is_over = error, isinstance(error, RunCancelled)
+            did = Did(id=number, error=error_of(error), cancelled=is_over)
         try:
-            self._talk.say(Did(id=number, value=value))
-        except PluginError as unsaid:  # and not to be tried again, so it has not failed
-            misused = StepError(f"the result of step {name!r} cannot be recorded: {unsaid.message}")
-            self._talk.say(Did(id=number, error=error_of(misused), cancelled=True))
-            return misused
-        return None
+            self._talk.say(did)
+        except PluginError as unsaid:
+            text = f"the result of step {name!r} cannot be recorded: {unsaid.message}"
+            raised = StepError(text)
+            did = Did(id=number, error=error_of(raised), cancelled=True)
+            self._talk.say(did)
+        return did, raised
 
     async def _done(self, body: Callable[[], Any]) -> Any:  # noqa: ANN401 - what it returns
         return body()
