@@ -36,10 +36,8 @@ from perdure.runtime.execution.recovery import ends_instead, read_history
 from perdure.runtime.execution.run_ends import Ends
 from perdure.runtime.execution.threads import THREADS, call_in_thread
 from perdure.runtime.kernel.live_actors import LiveActors
-from perdure.runtime.plugins.current_run import CurrentRun
 from perdure.runtime.plugins.entries import Entries
 from perdure.runtime.plugins.plugin import programs_of
-from perdure.runtime.plugins.run_context import RunContext
 from perdure.runtime.secrets.run_logging import LoggedRun, about_run, logging_of_runs, work_for
 from perdure.runtime.secrets.secret import has_sealed
 from perdure.runtime.secrets.secrets import Secrets
@@ -324,7 +322,7 @@ class Host:
         assert entry.handler is not None  # noqa: S101 - only a program has none
         if entry.where == "thread":
             return await call_in_thread(execution, entry.handler, port, args)
-        return await entry.handler(RunContext(CurrentRun(port)), **args)
+        return await entry.handler(port.context(), **args)
 
     async def _not_ready(self, run_id: str, run: Run) -> None:
         name = f"{run.created.plugin_id}.{run.created.entry_id}"

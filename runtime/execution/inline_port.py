@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, assert_never
 from perdure.runtime.execution.exports import Exports
 from perdure.runtime.execution.refusals import told_to_plugins
 from perdure.runtime.execution.steps import Steps
+from perdure.runtime.plugins.current_run import CurrentRun
+from perdure.runtime.plugins.run_context import RunContext
 from perdure.runtime.plugins.run_messages import (
     Ask,
     Export,
@@ -46,6 +48,10 @@ class InlinePort:
         self._execution = execution
         self._exports = Exports(execution)
         self._steps = Steps(execution)
+
+    def context(self) -> RunContext:
+        """Give an inline entry its first argument."""
+        return RunContext(CurrentRun(self))
 
     @property
     def cancelled(self) -> bool:

@@ -34,7 +34,11 @@ class RunMessage(
 
     def checked(self) -> Self:
         """Give the message as it is meant, or refuse it."""
+        self._check()
         return self
+
+    def _check(self) -> None:
+        """Refuse what is wrong in itself."""
 
 
 class Progress(RunMessage, tag="progress"):
@@ -43,11 +47,9 @@ class Progress(RunMessage, tag="progress"):
     progress: float
     message: str | None = None
 
-    def checked(self) -> Self:
-        """Refuse what is no number from 0.0 to 1.0, and a message that is no text."""
+    def _check(self) -> None:
         _refuse(progress_fault(self.progress))
         _check_text(self.message, "a message")
-        return self
 
 
 class Stage(RunMessage, tag="status"):
@@ -56,11 +58,9 @@ class Stage(RunMessage, tag="status"):
     stage: str
     message: str | None = None
 
-    def checked(self) -> Self:
-        """Refuse what is no text."""
+    def _check(self) -> None:
         _refuse(text_fault(self.stage, "a stage"))
         _check_text(self.message, "a message")
-        return self
 
 
 class Log(RunMessage, tag="log"):
@@ -69,10 +69,8 @@ class Log(RunMessage, tag="log"):
     text: str
     level: str = "info"
 
-    def checked(self) -> Self:
-        """Refuse what is no text."""
+    def _check(self) -> None:
         _refuse(text_fault(self.text, "a log line") or text_fault(self.level, "a level"))
-        return self
 
 
 class Result(RunMessage, tag="result"):
@@ -105,14 +103,12 @@ class _Item(Request, kw_only=True):
     mime: str | None = None
     metadata: dict[str, Any] | None = None
 
-    def checked(self) -> Self:
-        """Refuse what cannot be said about an item."""
+    def _check(self) -> None:
         _check_text(self.description, "a description")
         _check_text(self.mime, "a MIME type")
         if self.key is not None and (not isinstance(self.key, str) or not self.key):
             _refuse("an export's key is a text that is not empty")
         self.metadata = _mapping(self.metadata, "the metadata of an export")
-        return self
 
 
 class Export(_Item, tag="export"):
@@ -121,15 +117,14 @@ class Export(_Item, tag="export"):
     type: ExportType
     content: Any
 
-    def checked(self) -> Self:
-        """Refuse what its type cannot hold."""
+    def _check(self) -> None:
         if self.type not in EXPORT_TYPES:
             _refuse(f"an export is one of {', '.join(EXPORT_TYPES)}, not {self.type!r}")
         if self.type == "binary" and isinstance(self.content, Piece):
             self.content = bytes(self.content)
         elif self.type != "json" and not isinstance(self.content, str):
             _refuse(f"an export of type {self.type} holds a text")
-        return super().checked()
+        super()._check()
 
 
 class Bytes(_Item, tag="bytes"):
@@ -148,9 +143,7 @@ class RetryRule(
 
     def delay_after(self, failed: int) -> float | None:
         """Seconds to wait after so many failed tries; None when it is enough."""
-        return Retry(
-            tries=self.tries, delay=self.delay, factor=self.factor, longest=self.longest
-        ).delay_after(failed)
+        return Retry(**msgspec.structs.asdict(self)).delay_after(failed)
 
 
 _ONCE: Final = RetryRule()
@@ -162,13 +155,11 @@ class Step(Request, tag="step"):
     name: str
     retry: RetryRule = _ONCE
 
-    def checked(self) -> Self:
-        """Refuse a name that cannot be recorded, and a rule that cannot be followed."""
+    def _check(self) -> None:
         if not isinstance(self.name, str) or not 0 < len(self.name) <= MAX_NAME:
             raise StepError(f"the name of a step is a text of 1 to {MAX_NAME} characters")
         if self.retry is not _ONCE:
             _check_rule(self.retry)
-        return self
 
 
 class _Wait(Request, kw_only=True):
@@ -176,11 +167,9 @@ class _Wait(Request, kw_only=True):
 
     name: str | None = None
 
-    def checked(self) -> Self:
-        """Refuse a name that cannot be recorded."""
+    def _check(self) -> None:
         if self.name is not None and (not isinstance(self.name, str) or len(self.name) > MAX_NAME):
             raise StepError(f"the name of a step is a text of 1 to {MAX_NAME} characters")
-        return self
 
 
 class Sleep(_Wait, tag="sleep"):
@@ -188,10 +177,9 @@ class Sleep(_Wait, tag="sleep"):
 
     seconds: float
 
-    def checked(self) -> Self:
-        """Refuse what is no number of seconds."""
+    def _check(self) -> None:
         _check_number(self.seconds, "a sleep")
-        return super().checked()
+        super()._check()
 
 
 class Ask(_Wait, tag="ask"):
@@ -207,16 +195,16 @@ class Start(_Wait, tag="start"):
     entry_id: str
     args: dict[str, Any] = {}
 
-    def checked(self) -> Self:
-        """Refuse what names no entry, or is no arguments."""
+    def _check(self) -> None:
         _refuse(text_fault(self.plugin_id, "the id of a plugin"))
         _refuse(text_fault(self.entry_id, "the id of an entry"))
         self.args = _mapping(self.args, "the arguments of a run") or {}
-        return super().checked()
+        super()._check()
 
 
 Report = Progress | Stage | Log | Result
 Call = Export | Sleep | Ask | Start  # a request that is answered once, with one value
+FromEntry = Report | Call | Bytes | Step
 
 
 def rule_of(retry: Any) -> RetryRule:  # noqa: ANN401 - a Retry, or it is refused
@@ -225,9 +213,7 @@ def rule_of(retry: Any) -> RetryRule:  # noqa: ANN401 - a Retry, or it is refuse
         _refuse(f"the rule of a step's tries is a Retry, not a {type(retry).__name__}")
     if retry.tries == 1:
         return _ONCE
-    return RetryRule(
-        tries=retry.tries, delay=retry.delay, factor=retry.factor, longest=retry.longest
-    )
+    return RetryRule(**{part: getattr(retry, part) for part in RetryRule.__struct_fields__})
 
 
 def _number(item: str, run_id: str) -> int:

@@ -15,25 +15,14 @@ import trio
 
 from perdure.runtime.execution.outcome import error_of
 from perdure.runtime.plugins.contract import FailedStep, PluginError, RunCancelled, StepError
-from perdure.runtime.plugins.run_messages import (
-    Ask,
-    Bytes,
-    Export,
-    Log,
-    Progress,
-    Result,
-    Sleep,
-    Stage,
-    Start,
-    Step,
-)
+from perdure.runtime.plugins.run_messages import Bytes, Request, Step
 from perdure.runtime.process import messages as m
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 
     from perdure.runtime.execution.inline_port import InlinePort
-    from perdure.runtime.plugins.run_messages import Call
+    from perdure.runtime.plugins.run_messages import Call, FromEntry
     from perdure.runtime.process.worker import Worker
 
 BURST: Final = 1000  # messages that are dealt with at once; more have to wait a little
@@ -115,20 +104,18 @@ class Dialogue:
             raise PluginError(PROTOCOL_ERROR, f"it spoke of another run, {message.run_id!r}")
         return message
 
-    def _hear(self, message: m.FromProcess, nursery: trio.Nursery) -> None:
+    def _hear(self, message: m.Begun | m.Called | FromEntry, nursery: trio.Nursery) -> None:
         """Deal with a message: reports at once, requests in a task of their own."""
         match message:
             case m.Begun():
                 pass
-            case Progress() | Stage() | Log() | Result():
-                self._port.report(message.checked())
             case m.Did() | m.Piece():
                 self._take(message)
-            case Export() | Bytes() | Step() | Sleep() | Ask() | Start():
+            case Request():
                 self._open_request(message.number)
                 nursery.start_soon(self._answer, message.number, message)
             case _:
-                raise PluginError(PROTOCOL_ERROR, f"{type(message).__name__} came twice")
+                self._port.report(message.checked())
 
     def _open_request(self, number: int) -> None:
         if number in self._open:

@@ -12,44 +12,32 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.runtime.plugins.current_run import CurrentRun
 from perdure.runtime.plugins.run_context import RunContext
-from perdure.runtime.process.process_port import Answers, ProcessPort
+from perdure.runtime.process.process_port import ProcessPort
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from perdure.runtime.process.pipes import Talk
-
-
-class AwaitedAnswers(Answers):
-    """What is answered to one request, brought from the listening thread to the loop."""
-
-    def __init__(self, talk: Talk) -> None:
-        """Belong to the loop that executes the entry."""
-        super().__init__(talk)
-        self._loop = asyncio.get_running_loop()
-        self._queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-
-    def hear(self, answer: dict[str, Any]) -> None:
-        """Take an answer, in the listening thread."""
-        with suppress(RuntimeError):  # the loop has ended, and nobody waits
-            self._loop.call_soon_threadsafe(super().hear, answer)
-
-    def put(self, answer: dict[str, Any]) -> None:
-        """Keep an answer, in the loop."""
-        self._queue.put_nowait(answer)
-
-    async def get(self) -> dict[str, Any]:
-        """Give the next one, when it comes."""
-        return await self._queue.get()
+    from perdure.runtime.process.process_port import Answer
 
 
 class AsyncioPort(ProcessPort):
     """The port of an async function on asyncio."""
 
-    answers = AwaitedAnswers
+    def __init__(self, talk: Talk) -> None:
+        """Belong to the loop that executes the entry."""
+        super().__init__(talk)
+        self._loop = asyncio.get_running_loop()
 
-    async def _done(self, body: Callable[[], Any]) -> Any:  # noqa: ANN401 - what it returns
-        return await body()
+    def _new_queue(self) -> asyncio.Queue[Answer]:
+        return asyncio.Queue()
+
+    def _bring(self, hear: Callable[[Answer], None], answer: Answer) -> None:
+        with suppress(RuntimeError):  # the loop has ended, and nobody waits
+            self._loop.call_soon_threadsafe(hear, answer)
+
+    async def _waited_for(self, value: Any) -> Any:  # noqa: ANN401 - what was waited for
+        return await value
 
 
 def call(handler: Callable[..., Awaitable[Any]], talk: Talk, args: Mapping[str, Any]) -> Any:  # noqa: ANN401 - what the entry returns

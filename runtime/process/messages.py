@@ -13,20 +13,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from perdure.runtime.plugins.run_messages import (
-    Ask,
-    Bytes,
-    Export,
-    Log,
-    Progress,
-    Request,
-    Result,
-    RunMessage,
-    Sleep,
-    Stage,
-    Start,
-    Step,
-)
+from perdure.runtime.plugins.run_messages import FromEntry, Request, RunMessage
 
 MAX_LINE: Final = 1 << 20  # bytes of a message
 PIECE: Final = 192 << 10  # bytes that one message carries at most, decoded
@@ -84,22 +71,7 @@ class Raise(RunMessage, tag="raise"):
 
 
 Called = Did | Piece  # what is said when it was called for
-FromProcess = (
-    Begun
-    | Progress
-    | Stage
-    | Log
-    | Result
-    | Export
-    | Bytes
-    | Step
-    | Sleep
-    | Ask
-    | Start
-    | Called
-    | Return
-    | Raise
-)
+FromProcess = Begun | FromEntry | Called | Return | Raise
 
 _QUOTED: Final = re.compile(r" '.*'", re.DOTALL)  # in an error: what was said, or a part of it
 _decoder: Final[msgspec.json.Decoder[FromProcess]] = msgspec.json.Decoder(FromProcess)

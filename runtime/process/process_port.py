@@ -6,8 +6,8 @@ a function is called.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from contextlib import aclosing
+from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
@@ -20,71 +20,46 @@ from perdure.runtime.process.error_message import error_of, value_of
 from perdure.runtime.process.messages import Did, Piece
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
 
     from perdure.runtime.plugins.run_messages import Bytes, Call, Report, Request, Step
     from perdure.runtime.process.pipes import Talk
 
+    Answer = dict[str, Any]
 
-class Answers(ABC):
-    """What is answered to one request."""
 
-    def __init__(self, talk: Talk) -> None:
+class Answers:
+    """What is answered to one request, also after it was given up."""
+
+    def __init__(self, talk: Talk, queue: SimpleQueue[Answer] | asyncio.Queue[Answer]) -> None:
         """Wait for the first."""
+        self.queue = queue
         self._talk = talk
         self._called: int | None = None  # for a piece that was not said yet
         self._why: BaseException | None = None
 
-    def hear(self, answer: dict[str, Any]) -> None:
-        """Take an answer, also after the request was given up."""
+    def hear(self, answer: Answer) -> None:
+        """Take an answer."""
         self._called = answer.get("call")
-        self.put(answer)
+        self.queue.put_nowait(answer)
         if self._why is not None:
             self.give_up(self._why)
-
-    @abstractmethod
-    def put(self, answer: dict[str, Any]) -> None:
-        """Keep an answer for ``get``."""
-
-    @abstractmethod
-    async def get(self) -> dict[str, Any]:
-        """Give the next one, when it comes."""
-
-    def say(self, piece: bytes) -> None:
-        """Say the piece that was called for."""
-        number, self._called = self._called, None
-        assert number is not None  # noqa: S101 - a call has just come
-        self._talk.say(Piece(id=number, data=piece))
 
     def give_up(self, why: BaseException) -> None:
         """Say that no more pieces will come, now or when the next is called for."""
         self._why = why
+        self.say(error=error_of(why))
+
+    def say(self, **piece: Any) -> None:
+        """Say a piece, if one was called for."""
         if self._called is not None:
             number, self._called = self._called, None
-            self._talk.say(Piece(id=number, error=error_of(why)))
-
-
-class BlockingAnswers(Answers):
-    """Answers to a plain function: it blocks until they come."""
-
-    def __init__(self, talk: Talk) -> None:
-        """Wait for the first."""
-        super().__init__(talk)
-        self._queue: SimpleQueue[dict[str, Any]] = SimpleQueue()
-
-    def put(self, answer: dict[str, Any]) -> None:
-        """Keep an answer."""
-        self._queue.put(answer)
-
-    async def get(self) -> dict[str, Any]:
-        """Give the next one, when it comes."""
-        return self._queue.get()
+            self._talk.say(Piece(id=number, **piece))
 
 
 class ProcessPort:
     """The port of a plain function: it blocks, and never awaits."""
-
-    answers: type[Answers] = BlockingAnswers
 
     def __init__(self, talk: Talk) -> None:
         """Speak about one run."""
@@ -107,14 +82,14 @@ class ProcessPort:
 
     async def call(self, call: Call) -> Any:  # noqa: ANN401 - what was asked for
         """Say it, and give the answer."""
-        return value_of(await self._request(call).get())
+        return value_of(await self._next(self._request(call)))
 
     async def step(self, step: Step, body: Callable[[], Any]) -> Any:  # noqa: ANN401 - what it returns
         """Call the body whenever the server calls for it."""
         answers = self._request(step)
         did: Did | None = None
         raised: Exception | None = None
-        while "call" in (answer := await answers.get()):
+        while "call" in (answer := await self._next(answers)):
             did, raised = await self._try(step.name, answer["call"], body)
         if did is not None and did.cancelled and raised is not None:
             raise raised
@@ -125,8 +100,8 @@ class ProcessPort:
         answers = self._request(item)
         async with aclosing(chunks_of(data)) as chunks:
             try:
-                while "call" in (answer := await answers.get()):
-                    answers.say(await anext(chunks, b""))
+                while "call" in (answer := await self._next(answers)):
+                    answers.say(data=await anext(chunks, b""))
             except BaseException as error:
                 answers.give_up(error)
                 raise
@@ -141,7 +116,7 @@ class ProcessPort:
         """
         raised: Exception | None = None
         try:
-            did = Did(id=number, value=await self._done(body))
+            did = Did(id=number, value=await self._waited_for(body()))
         except Exception as error:  # noqa: BLE001 - the server decides what becomes of it
             raised, is_over = error, isinstance(error, RunCancelled)
             did = Did(id=number, error=error_of(error), cancelled=is_over)
@@ -154,10 +129,24 @@ class ProcessPort:
             self._talk.say(did)
         return did, raised
 
-    async def _done(self, body: Callable[[], Any]) -> Any:  # noqa: ANN401 - what it returns
-        return body()
-
     def _request(self, request: Request) -> Answers:
-        answers = self.answers(self._talk)
-        self._talk.request(request, answers.hear)
+        answers = Answers(self._talk, self._new_queue())
+        self._talk.request(request, partial(self._bring, answers.hear))
         return answers
+
+    async def _next(self, answers: Answers) -> Answer:
+        answer: Answer = await self._waited_for(answers.queue.get())
+        return answer
+
+    # How this place waits
+
+    def _new_queue(self) -> SimpleQueue[Answer] | asyncio.Queue[Answer]:
+        return SimpleQueue()
+
+    def _bring(self, hear: Callable[[Answer], None], answer: Answer) -> None:
+        """Bring an answer from the listening thread to where it is waited for."""
+        hear(answer)
+
+    async def _waited_for(self, value: Any) -> Any:  # noqa: ANN401 - what was waited for
+        """Give what a function of this place gives when it is called."""
+        return value

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
@@ -60,13 +61,22 @@ async def pid_of(s: Service, run_id: str) -> int:
 
 
 def workers() -> list[str]:
-    """The processes of the plugin."""
+    """The processes of the plugin that belong to this one: other tests run beside it."""
     found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
+    for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it may be gone
-            found.append(path.read_bytes().replace(b"\0", b" ").decode())
-    mark = "anywhere_plugin:Anywhere"
-    return [command for command in found if command.startswith(sys.executable) and mark in command]
+            command = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            is_ours = command.startswith(sys.executable) and "anywhere_plugin:Anywhere" in command
+            if is_ours and os.getpid() in ancestors(int(path.name)):
+                found.append(command)
+    return found
+
+
+def ancestors(pid: int) -> Iterator[int]:
+    """The process that has started one, and those above it."""
+    while pid > 1:
+        pid = int(Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[1])
+        yield pid
 
 
 @ANYWHERE
