@@ -53,6 +53,7 @@ class Dialogue:
         self._open: set[int] = set()
         self._calls: dict[tuple[int, type], trio.MemorySendChannel[Any]] = {}
         self._drafts = trio.Semaphore(MAX_DRAFTS)
+        self._cancel_told = trio.Event()
         self._has_begun = False  # the process has said anything about the run
         self.is_over = False  # the process itself has said how its entry ended
 
@@ -75,6 +76,7 @@ class Dialogue:
     async def _tell_of_cancel(self) -> None:
         reason = await self._until_cancelled()
         await self._worker.send({"do": "cancel", "run_id": self._port.about.id, "reason": reason})
+        self._cancel_told.set()
 
     async def _listen(self, nursery: trio.Nursery) -> Any:  # noqa: ANN401 - what the entry returns
         heard = 0
@@ -137,6 +139,8 @@ class Dialogue:
         try:
             value = await self._done(number, request.checked())
         except (PluginError, StepError, RunCancelled) as error:
+            if isinstance(error, RunCancelled) and self._port.cancelled:
+                await self._cancel_told.wait()  # a wait ends after the process knows why
             told = error_of(error)
             answer: dict[str, Any] = {
                 "re": number,
