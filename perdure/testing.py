@@ -163,7 +163,7 @@ async def _live_once(script: _Script, store: _Store, env: SimEnv, life: int) -> 
                 part = runs_of(node)
                 run_id = await _begin(script, store, part.runs, plugin.id)
                 nursery.start_soon(_answer_questions, script, log, part.runs, run_id)
-                await part.host.end_of(run_id)
+                await part.executor.end_of(run_id)
                 ran.append(await _result(part.runs, run_id, life))
                 nursery.cancel_scope.cancel()
             process.cancel_scope.cancel()

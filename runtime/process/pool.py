@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from perdure.eventlog.env import Env
+    from perdure.runtime.execution.escalation import Escalation
     from perdure.runtime.execution.execution import Execution
     from perdure.runtime.execution.run_context import RunContext
     from perdure.runtime.plugins.plugin import Entry, Program
@@ -46,10 +47,9 @@ class WorkerKind(NamedTuple):
 class Pool:
     """All processes of one host."""
 
-    def __init__(self, env: Env, *, grace: float, warm: int = WARM, idle: float = IDLE) -> None:
-        """Start nothing before it is needed. ``grace`` is between asking and killing."""
+    def __init__(self, env: Env, *, warm: int = WARM, idle: float = IDLE) -> None:
+        """Start nothing before it is needed."""
         self._env = env
-        self._grace = grace
         self._warm = warm
         self._idle = idle
         self._kept: dict[WorkerKind, deque[tuple[float, Worker]]] = {}
@@ -112,7 +112,7 @@ class Pool:
             again = not entry.secrets and not execution.redactor.knows_values
             with trio.CancelScope(shield=True):
                 if not (clean and again and self._keep(kind, worker)):
-                    await self._let_end(kind, worker, clean=clean, force=execution.forced)
+                    await self._let_end(kind, worker, None if clean else execution.escalation)
         return value
 
     async def _warm_worker(self, kind: WorkerKind) -> Worker | None:
@@ -149,13 +149,19 @@ class Pool:
         return True
 
     async def _let_end(
-        self, kind: WorkerKind, worker: Worker, *, clean: bool, force: trio.Event
+        self, kind: WorkerKind, worker: Worker, escalation: Escalation | None
     ) -> None:
-        """End a worker; one that ends by itself when it is done gets the time to do so."""
-        if clean and kind.program.home is None:
+        """End a worker; one that is not done with its entry gets the grace of the escalation.
+
+        One that ends by itself when it is done gets the time to do so.
+        """
+        if escalation is not None and worker.is_alive:
+            worker.signal(signal.SIGTERM)
+            await worker.ended_or(escalation.begin_grace())
+        elif escalation is None and kind.program.home is None:
             with trio.move_on_after(LAST_OUTPUT):
                 await worker.wait()
-        await worker.end(grace=0.0 if clean else self._grace, sooner=force)
+        await worker.end()
 
     def _may_keep(self, kind: WorkerKind) -> bool:
         is_current = self._current is None or kind.program in self._current

@@ -69,10 +69,10 @@ async def open_local_runs(
             trigger=settings.trigger,
         )
         async with open_runs(foundation.log, listing, resources, foundation.stopping) as part:
-            part.host.entries.problems = loaded.problems
-            part.host.start(Watchdog(env).run)
+            part.executor.context.entries.problems = loaded.problems
+            part.executor.start(Watchdog(env).run)
             if reloader is not None:
-                part.host.start(partial(reloader.run, env, part.host.load))
+                part.executor.start(partial(reloader.run, env, part.executor.load))
             yield part
 
 

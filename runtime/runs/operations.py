@@ -13,33 +13,39 @@ import trio
 from perdure.actors.run.commands import Answer
 from perdure.actors.run.stream import stream_of
 from perdure.runtime.execution.run_ends import LetGo
-from perdure.runtime.kernel.claims import CLAIM_WINDOW
 from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.operations import operation
 from perdure.runtime.kernel.principal import Permission, Principal
 from perdure.runtime.runs.answers import RunAnswer
-from perdure.runtime.runs.cancellation import ask_to_end
-from perdure.runtime.runs.creation import Creation
 from perdure.runtime.runs.queries import PAGE_BYTES, RunQueries
-from perdure.runtime.runs.reader import RunReader
 from perdure.runtime.runs.requests import AnswerRun, CancelRun, CreateRun, RetryRun
 from perdure.runtime.secrets.redaction import holds_a_secret
 
 if TYPE_CHECKING:
-    from perdure.runtime.execution.host import Host
+    from perdure.runtime.execution.executor import Executor
+    from perdure.runtime.runs.cancellation import Cancellation
+    from perdure.runtime.runs.creation import Creation
     from perdure.runtime.runs.index import RunIndex
+    from perdure.runtime.runs.reader import RunReader
 
 
 class Runs(RunQueries):
     """Everything that can be done with runs."""
 
-    def __init__(self, host: Host, index: RunIndex, *, claim_window: int = CLAIM_WINDOW) -> None:
-        """Work for one host."""
-        super().__init__(host.log, index, RunReader(host.log, host.runs))
-        self._host = host
-        self._env = host.env
-        self.claim_window = claim_window
-        self.creation = Creation(host, claim_window=claim_window)
+    def __init__(
+        self,
+        executor: Executor,
+        index: RunIndex,
+        reader: RunReader,
+        creation: Creation,
+        cancellation: Cancellation,
+    ) -> None:
+        """Have the executor do what is asked for."""
+        super().__init__(executor.context.log, index, reader)
+        self._executor = executor
+        self._env = executor.context.env
+        self._creation = creation
+        self._cancellation = cancellation
 
     # Beginning
 
@@ -54,11 +60,11 @@ class Runs(RunQueries):
     )
     async def create(self, principal: Principal, request: CreateRun) -> RunAnswer:
         """Accept a run, or find the one that the idempotency key stands for."""
-        created = await self.creation.create(principal, request)
+        created = await self._creation.create(principal, request)
         if request.mode == "async":
             return self._answer(created)
-        with trio.move_on_after(self._host.limits.sync_wait), suppress(LetGo):
-            ended = await self._host.end_of(created.state.created.run_id)
+        with trio.move_on_after(self._executor.context.limits.sync_wait), suppress(LetGo):
+            ended = await self._executor.end_of(created.state.created.run_id)
             answer = self._answer(ended)
             answer["result"] = await self._reader.items(
                 ended, frozenset(ended.state.result), most=PAGE_BYTES
@@ -83,7 +89,7 @@ class Runs(RunQueries):
         """
         parent = await self._reader.now(principal, request.run_id)
         return self._answer(
-            await self.creation.retry(
+            await self._creation.retry(
                 principal,
                 parent.state,
                 secrets=request.secrets,
@@ -97,8 +103,8 @@ class Runs(RunQueries):
     async def cancel(self, principal: Principal, request: CancelRun) -> RunAnswer:
         """Ask a run to end; one that has ended stays as it is."""
         created = (await self._reader.require(principal, request.run_id)).created
-        folded = await ask_to_end(
-            self._host, principal, created, reason=request.reason, force=request.force
+        folded = await self._cancellation.ask_to_end(
+            principal, created, reason=request.reason, force=request.force
         )
         return self._answer(folded)
 
@@ -114,7 +120,7 @@ class Runs(RunQueries):
     async def answer(self, principal: Principal, request: AnswerRun) -> RunAnswer:
         """Answer a question of a run."""
         created = (await self._reader.require(principal, request.run_id)).created
-        redactor = await self._host.redactor_of(created)
+        redactor = await self._executor.redactor_of(created)
         if redactor.finds(request.answer):
             raise OperationError("VALIDATION_ERROR", holds_a_secret("the answer"))
         command = Answer(
@@ -123,7 +129,7 @@ class Runs(RunQueries):
             by=str(principal),
             at=self._env.now(),
         )
-        folded = await self._host.runs.ask(
+        folded = await self._executor.runs.ask(
             stream_of(request.run_id), command, principal=str(principal), new_work=True
         )
         return self._answer(folded)

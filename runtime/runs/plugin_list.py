@@ -11,7 +11,7 @@ from perdure.runtime.runs.answers import EntryView, PluginPage, PluginView, Prob
 from perdure.runtime.runs.requests import ListPlugins
 
 if TYPE_CHECKING:
-    from perdure.runtime.execution.host import Host
+    from perdure.runtime.execution.host_context import HostContext
     from perdure.runtime.plugins.loading import Problem
     from perdure.runtime.plugins.plugin import Entry, Plugin
 
@@ -23,18 +23,19 @@ _FOLDER: Final = "folder "  # what comes from one is called so
 class PluginList:
     """The plugins of one host, as callers see them."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, context: HostContext) -> None:
         """Show what a host can execute."""
-        self._host = host
+        self._entries = context.entries
+        self._log = context.log
 
     @operation("plugins.list", Permission.READ)
     async def list(self, principal: Principal, request: ListPlugins) -> PluginPage:  # noqa: ARG002
         """List the plugins that are loaded, what their entries take, and what was not loaded."""
-        plugins = self._host.plugins
+        plugins = self._entries.plugins
         return {
             "plugins": [plugin_view(plugins[plugin_id]) for plugin_id in sorted(plugins)],
-            "problems": [told_view(problem) for problem in self._host.entries.problems],
-            "cursor": self._host.log.cursor(await self._host.log.head()),
+            "problems": [told_view(problem) for problem in self._entries.problems],
+            "cursor": self._log.cursor(await self._log.head()),
         }
 
 

@@ -27,7 +27,6 @@ from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.operations import operation
 from perdure.runtime.kernel.principal import Permission, Principal
 from perdure.runtime.runs.answers import BlobAnswer, BlobPiece, CollectionAnswer, UploadAnswer
-from perdure.runtime.runs.reader import RunReader
 from perdure.runtime.runs.requests import CollectBlobs, CreateUpload, ReadBlob
 
 if TYPE_CHECKING:
@@ -37,7 +36,8 @@ if TYPE_CHECKING:
     from perdure.actors.run.core import Run
     from perdure.runtime.blobs.references import References
     from perdure.runtime.blobs.store import BlobReading
-    from perdure.runtime.execution.host import Host
+    from perdure.runtime.execution.host_context import HostContext
+    from perdure.runtime.runs.reader import RunReader
 
 UPLOAD_LIFE: Final = 3600.0  # seconds
 MAX_UPLOADS: Final = 256  # open ones; each may have a file open
@@ -72,13 +72,18 @@ class Uploads:
     """Everything that can be done with blobs from outside."""
 
     def __init__(
-        self, host: Host, references: References, *, upload_life: float = UPLOAD_LIFE
+        self,
+        context: HostContext,
+        reader: RunReader,
+        references: References,
+        *,
+        upload_life: float = UPLOAD_LIFE,
     ) -> None:
-        """Work for one host."""
-        self._store = host.blobs
-        self._log = host.log
-        self._env = host.env
-        self._reader = RunReader(host.log, host.runs)
+        """Take in bytes for runs that the reader finds."""
+        self._store = context.blobs
+        self._log = context.log
+        self._env = context.env
+        self._reader = reader
         self._references = references
         self.upload_life = round(upload_life * _NANOSECONDS)
         self._open: dict[str, _Upload] = {}  # at most MAX_UPLOADS

@@ -21,7 +21,7 @@ from perdure.actors.scope_folding import fold_scope
 from perdure.eventlog import Append, MemoryStore, RealEnv, SqliteStore, open_log
 from perdure.eventlog.snapshots import MemorySnapshots
 from perdure.runtime.cli.program import program
-from perdure.runtime.execution.creation_write import first_write
+from perdure.runtime.execution.creator import first_write
 from perdure.runtime.features import FEATURES
 from perdure.runtime.http.app import create_app
 from perdure.runtime.http.event_routes import event_routes
@@ -63,8 +63,8 @@ async def run_in_scope(s: Service, counter_id: str, entry_id: str = "greet", **a
         at=env.now(),
     )
     write = replace(first_write(env, created), scope=COUNTER_KIND.scope(counter_id))
-    receipt = await s.node.log.append(Append([write]))
-    s.world.host.accept(created, receipt.records)
+    await s.node.log.append(Append([write]))
+    s.world.executor.dispatch(created.run_id, created.plugin_id)
     return created.run_id
 
 

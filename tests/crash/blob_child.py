@@ -76,7 +76,7 @@ async def serve(directory: Path, answers: int) -> None:
             created = await runs_of(node).runs.create(LOCAL, request)
             open_runs.append(created["run"]["run_id"])
         for run_id in open_runs:
-            await runs_of(node).host.end_of(run_id)
+            await runs_of(node).executor.end_of(run_id)
     store.close()
 
 

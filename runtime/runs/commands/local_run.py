@@ -82,7 +82,9 @@ async def _stay_with(
             code = exit_code_of(ended["run"]["status"])
             if interrupts.count > 1:
                 leave_soon(code)
-            await runs_of(node).host.settled()  # the children of the run end before this process
+            await runs_of(
+                node
+            ).executor.settled()  # the children of the run end before this process
             nursery.cancel_scope.cancel()
     finally:
         display.close()

@@ -137,7 +137,7 @@ async def _create(node: Node, request: dict[str, Any]) -> RunAnswer:
     answer: RunAnswer = await node.operations.call(LOCAL, "runs.create", request)
     mark = await node.log.resolve(answer["cursor"])
     if mark.position <= before.position:
-        await take_up(runs_of(node).host, answer["run"]["run_id"])
+        await take_up(runs_of(node).executor, answer["run"]["run_id"])
     return answer
 
 
@@ -207,7 +207,7 @@ async def _again(node: Node, run_id: str, secrets: dict[str, Any]) -> RunAnswer:
 
     answer: RunAnswer = await node.operations.call(LOCAL, "runs.get", {"run_id": run_id})
     if answer["run"]["finished_at"] is None:
-        await take_up(runs_of(node).host, run_id)
+        await take_up(runs_of(node).executor, run_id)
     else:
         request = {"run_id": run_id, "secrets": secrets}
         answer = await node.operations.call(LOCAL, "runs.retry", request)
@@ -268,7 +268,7 @@ async def _cancel(invocation: Invocation, run_id: str, reason: str | None) -> An
 
     async with open_local_node(invocation.settings, executing(invocation, LoadedPlugins())) as node:
         await node.operations.call(LOCAL, "runs.cancel", {"run_id": run_id, "reason": reason})
-        await runs_of(node).host.end_of(run_id)
+        await runs_of(node).executor.end_of(run_id)
         return await node.operations.call(LOCAL, "runs.get", {"run_id": run_id})
 
 

@@ -130,7 +130,7 @@ async def test_references_lead_to_what_the_owner_has(place: str) -> None:
         assert (await run(s, place, "refers", ref="nobody.1"))["status"] == "failed"
         stranger = await begin(s, place, "refers", Principal("other", "other"), ref=first)
         with trio.fail_after(20):
-            state = (await runs_of(s.node).host.end_of(stranger)).state
+            state = (await runs_of(s.node).executor.end_of(stranger)).state
         assert state.error is not None
         assert state.error.code == "VALIDATION_ERROR"
 
@@ -189,7 +189,7 @@ async def test_a_timeout_stops_the_work(place: str) -> None:
         end = await run(s, place, "late", timeout=2.0)
         assert end["error"] is not None
         assert (end["status"], end["error"]["code"]) == ("timeout", "TIMEOUT")
-        await runs_of(s.node).host.settled()
+        await runs_of(s.node).executor.settled()
         assert workers() == []
 
 
@@ -318,7 +318,7 @@ async def test_an_entry_that_never_yields_is_killed() -> None:
         await s.cancel(LOCAL, CancelRun(run_id=run_id))
         assert (await run(s, "plain", "nothing"))["status"] == "succeeded"
         assert (await s.finished(run_id))["status"] == "canceled"
-        await runs_of(s.node).host.settled()
+        await runs_of(s.node).executor.settled()
         assert len(workers()) == 1  # the one that is warm
 
 

@@ -56,7 +56,7 @@ async def test_one_bad_ask_does_not_hurt_those_beside_it(
 
         async def ask(command: Any) -> None:
             try:
-                answers.append(await w.host.ask(run_id, command))
+                answers.append(await w.executor.ask(run_id, command))
             except Exception as error:  # noqa: BLE001 - the error is the answer
                 answers.append(error)
 
@@ -124,7 +124,7 @@ async def test_nothing_is_kept_of_what_is_done(autojump_clock: MockClock) -> Non
         for record in list(store._records):
             if record.name == RunCreated.event_name:
                 await w.end(record.stream.removeprefix("run/"))
-        assert w.host._histories == {}
+        assert w.executor._histories == {}
 
 
 @pytest.mark.parametrize("wait", ["ask", "sleep", "step and ask"])

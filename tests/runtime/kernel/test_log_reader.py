@@ -9,6 +9,7 @@ import pytest
 import trio
 import trio.lowlevel
 
+from perdure.actors.run.core import FOLD
 from perdure.eventlog import RealEnv, SqliteStore
 from perdure.eventlog.cursor import check_of
 from perdure.eventlog.snapshots import Snapshot, SnapshotFile, SnapshotKey
@@ -122,7 +123,7 @@ async def test_snapshots_help_and_never_hurt(tmp_path: Path) -> None:
     kept = SnapshotFile(data.snapshots)
     kept.save(
         Snapshot(
-            key=SnapshotKey("stream", stream, "run-1", generation),
+            key=SnapshotKey("stream", stream, FOLD, generation),
             number=1,
             check=check_of(check.event_id),
             state=b"nonsense",

@@ -180,7 +180,7 @@ async def test_plugins_are_listed_with_the_schemas_of_their_entries(
 async def test_what_was_not_loaded_is_told_without_paths(autojump_clock: MockClock) -> None:
     """Callers may be anywhere: where things lie on this machine is not theirs to know."""
     async with service() as s:
-        runs_of(s.node).host.entries.problems = [
+        runs_of(s.node).executor.context.entries.problems = [
             Problem(
                 source="folder /srv/my plugins/mail",
                 message="FileNotFoundError: [Errno 2] No such file: '/etc/mail/key.pem' / x",

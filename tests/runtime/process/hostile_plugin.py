@@ -57,8 +57,12 @@ class Hostile:
         os._exit(status)
 
     @entry
-    def rubbish(self, ctx: SyncRunContext, line: str = "rubbish") -> None:
-        """Say what is no message."""
+    def rubbish(
+        self, ctx: SyncRunContext, line: str = "rubbish", *, stubborn: bool = False
+    ) -> None:
+        """Say what is no message; maybe ignore what is asked then."""
+        if stubborn:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         say(line.encode())
         time.sleep(30)
 

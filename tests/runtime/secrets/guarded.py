@@ -98,4 +98,4 @@ def created(store: MemoryStore) -> list[RunCreated]:
 
 def held(s: Service) -> Any:
     """Let no run begin for a while."""
-    return mock.patch.object(runs_of(s.node).host, "_start_ready", return_value=None)
+    return mock.patch.object(runs_of(s.node).executor, "_start_ready", return_value=None)

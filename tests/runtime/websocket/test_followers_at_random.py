@@ -229,7 +229,7 @@ async def test_what_was_seen_is_the_log(seed: int) -> None:
                 for first in range(0, len(crowd.lines), 3):
                     nursery.start_soon(crowd.come_and_go, crowd.lines[first : first + 3])
                 await _work(s, chance, crowd)
-            await runs_of(s.node).host.settled()
+            await runs_of(s.node).executor.settled()
             for line in crowd.lines:
                 await _finish(crowd, line)
             while server.sockets.connections:  # noqa: ASYNC110 - nobody tells

@@ -1,25 +1,21 @@
-"""The host: it executes runs, so many at a time.
+"""The executor of runs, so many at a time.
 
 A run is activated only when its entry is about to be called; until then it waits, visible as
-queued. With one writer per log the host is alone, so whatever is found alive at start-up belongs to
-a host that is gone (``perdure.runtime.execution.recovery``).
+queued. With one writer per log the executor is alone, so whatever is found alive at start-up
+belongs to a process that is gone (``perdure.runtime.execution.recovery``).
 """
 
 from __future__ import annotations
 
 import logging
-from collections import Counter, deque
 from contextlib import suppress
 from functools import partial
-from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
 from perdure.actors.errors import Fenced, NoSuchActor, NotNow
-from perdure.actors.folded import Folded
 from perdure.actors.run.commands import Activate, Finish, Recover
-from perdure.actors.run.core import RUN, Run
 from perdure.actors.run.events import RunError
 from perdure.actors.run.history import History
 from perdure.actors.run.kind import RUN_KIND
@@ -27,30 +23,28 @@ from perdure.actors.run.status import Outcome
 from perdure.actors.run.stream import stream_of
 from perdure.actors.run.views import item_number
 from perdure.eventlog.errors import LogClosed, Unavailable
-from perdure.runtime.blobs.store import BlobStore
 from perdure.runtime.execution.children import Children, takes_its_children_along
+from perdure.runtime.execution.creator import Creator
 from perdure.runtime.execution.execution import Execution
-from perdure.runtime.execution.limits import ALIVE, HostLimits
 from perdure.runtime.execution.processes import NoProcesses
 from perdure.runtime.execution.recovery import ends_instead, read_history
 from perdure.runtime.execution.run_ends import Ends
+from perdure.runtime.execution.run_queue import RunQueue
 from perdure.runtime.execution.threads import THREADS, call_in_thread
 from perdure.runtime.kernel.live_actors import LiveActors
-from perdure.runtime.plugins.entries import Entries
 from perdure.runtime.plugins.plugin import programs_of
 from perdure.runtime.secrets.run_logging import LoggedRun, about_run, logging_of_runs, work_for
 from perdure.runtime.secrets.secret import has_sealed
-from perdure.runtime.secrets.secrets import Secrets
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from perdure.actors.folded import Folded
     from perdure.actors.run.commands import RunCommand
+    from perdure.actors.run.core import Run
     from perdure.actors.run.events import RunCreated, RunEvent
     from perdure.eventlog.append import StreamWrite
-    from perdure.eventlog.env import Env
-    from perdure.eventlog.log import EventLog
-    from perdure.eventlog.record import Record
+    from perdure.runtime.execution.host_context import HostContext
     from perdure.runtime.execution.processes import Processes
     from perdure.runtime.execution.run_context import RunContext
     from perdure.runtime.plugins.loading import LoadedPlugins
@@ -63,37 +57,26 @@ MAX_HISTORIES: Final = 10_000
 _log = logging.getLogger("perdure.host")
 
 
-class Host:
-    """Executes runs of its plugins."""
+class Executor:
+    """Executes the runs of one process."""
 
-    def __init__(
-        self,
-        env: Env,
-        log: EventLog,
-        plugins: Mapping[str, Plugin],
-        *,
-        limits: HostLimits | None = None,
-        blobs: BlobStore | None = None,
-        secrets: Secrets | None = None,
-        processes: Processes | None = None,
-    ) -> None:
-        """Nothing runs before ``run``. Without ``secrets`` they are sealed in memory."""
-        self.env = env
-        self.log = log
-        self.blobs = blobs or BlobStore(env)
-        self.entries = Entries(plugins)
-        self.limits = limits or HostLimits()
-        self.secrets = secrets or Secrets(env)
-        self.children = Children(self)
-        self.name = str(env.new_id())
+    def __init__(self, context: HostContext, *, processes: Processes | None = None) -> None:
+        """Nothing runs before ``run``."""
+        self.context = context
         self.runs: LiveActors[Run, RunCommand, RunEvent] = LiveActors(
-            RUN_KIND, log=log, env=env, idle=self.limits.idle, on_change=self._changed
+            RUN_KIND,
+            log=context.log,
+            env=context.env,
+            idle=context.limits.idle,
+            on_change=self._changed,
         )
+        self.creator = Creator(self)
+        self.children = Children(self)
         self.threads = trio.CapacityLimiter(THREADS)  # their own: a commit never waits for them
         self.processes = processes or NoProcesses()
-        self._waiting: dict[str, deque[str]] = {}  # plugin -> run ids, as many as were accepted
-        self._running: Counter[str] = Counter()
-        self._resting = 0  # of those, how many only wait
+        self.closing = False  # no new work is taken
+        self._env = context.env
+        self._queue = RunQueue(context)
         self._executions: dict[str, Execution] = {}
         self._starting: set[str] = set()  # activated, and about to be executed
         self._histories: dict[str, History] = {}  # of runs that wait; at most MAX_HISTORIES
@@ -101,22 +84,16 @@ class Host:
         self._nursery: trio.Nursery | None = None
         self._one_less = trio.Event()
         self._draining = False
-        self.closing = False  # no new work is taken
 
-    @property
-    def plugins(self) -> Mapping[str, Plugin]:
-        """The plugins whose runs are executed."""
-        return self.entries.plugins
-
-    @plugins.setter
-    def plugins(self, plugins: Mapping[str, Plugin]) -> None:
-        self.entries.plugins = plugins  # for runs that start from now on
+    def use(self, plugins: Mapping[str, Plugin]) -> None:
+        """Execute runs that start from now on with these plugins."""
+        self.context.entries.plugins = plugins
         self._start_ready()  # one that was loaded anew may have another limit
 
     async def load(self, loaded: LoadedPlugins) -> None:
         """Execute runs that start from now on with what was loaded anew."""
-        self.entries.problems = loaded.problems
-        self.plugins = loaded.plugins
+        self.context.entries.problems = loaded.problems
+        self.use(loaded.plugins)
         await self.processes.keep_only(programs_of(loaded.plugins))
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -136,13 +113,14 @@ class Host:
         self, run_id: str, command: RunCommand, *, also: Sequence[StreamWrite] = ()
     ) -> Folded[Run]:
         """Ask a run, as long as it takes: what a host has to say is not for others to do later."""
+        principal = self.context.name
         while True:
             try:
                 return await self.runs.ask(
-                    stream_of(run_id), command, principal=self.name, also=also
+                    stream_of(run_id), command, principal=principal, also=also
                 )
             except Unavailable:
-                await self.env.sleep(BUSY_PAUSE)
+                await self._env.sleep(BUSY_PAUSE)
 
     async def end_of(self, run_id: str) -> Folded[Run]:
         """Wait for the end of a run, or raise LetGo."""
@@ -161,7 +139,7 @@ class Host:
 
     def dispatch(self, run_id: str, plugin_id: str) -> None:
         """Execute a run when its turn comes."""
-        self._waiting.setdefault(plugin_id, deque()).append(run_id)
+        self._queue.add(run_id, plugin_id)
         self._start_ready()
 
     def close(self) -> None:
@@ -178,7 +156,7 @@ class Host:
 
     async def settled(self) -> None:
         """Wait until nothing runs and, unless the host closes, nothing waits for its turn."""
-        while self.running or (self._waiting and not self.closing):
+        while self.running or (self.waiting and not self.closing):
             await self._one_less.wait()
 
     async def at_rest(self, until: int) -> None:
@@ -192,45 +170,23 @@ class Host:
     @property
     def running(self) -> int:
         """How many runs are being executed."""
-        return self._running.total()
+        return self._queue.running
 
     @property
     def waiting(self) -> int:
         """How many runs wait for their turn."""
-        return sum(map(len, self._waiting.values()))
-
-    def _start_ready(self) -> None:
-        """Start what waits, one of each plugin in turn, as far as the limits allow."""
-        if not self._waiting or self._nursery is None or self.closing:
-            return
-        ready = [plugin_id for plugin_id in self._waiting if self._may_start(plugin_id)]
-        while ready and self._has_room():
-            for plugin_id in ready:
-                if not self._has_room():
-                    break
-                run_id = self._waiting[plugin_id].popleft()
-                self._running[plugin_id] += 1
-                self._nursery.start_soon(self._execute, run_id, plugin_id)
-                self._waiting[plugin_id] = self._waiting.pop(plugin_id)  # to the end of the line
-            ready = [plugin_id for plugin_id in ready if self._may_start(plugin_id)]
-        for plugin_id in [each for each, waiting in self._waiting.items() if not waiting]:
-            del self._waiting[plugin_id]
-
-    def _has_room(self) -> bool:
-        """Whether one more may start: what only waits takes little room."""
-        limit = self.limits.runs
-        return self.running - self._resting < limit and self.running < limit * ALIVE
-
-    def _may_start(self, plugin_id: str) -> bool:
-        plugin = self.plugins.get(plugin_id)
-        limit = (plugin.limit if plugin is not None else None) or inf
-        return bool(self._waiting[plugin_id]) and self._running[plugin_id] < limit
+        return self._queue.waiting
 
     def rest(self, by: int) -> None:
         """Know of one execution more, or less, that does nothing but wait."""
-        self._resting += by
+        self._queue.rest(by)
         if by > 0:
             self._start_ready()
+
+    def _start_ready(self) -> None:
+        if self._nursery is not None and not self.closing:
+            for run_id, plugin_id in self._queue.take_ready():
+                self._nursery.start_soon(self._execute, run_id, plugin_id)
 
     # Executing
 
@@ -244,7 +200,7 @@ class Host:
             _log.exception("run %s broke", run_id)
             await self._give_up(run_id)
         finally:
-            self._running[plugin_id] -= 1
+            self._queue.ended(plugin_id)
             self._start_ready()
             self._one_less.set()
             self._one_less = trio.Event()
@@ -256,7 +212,9 @@ class Host:
             run = (known or await self.runs.look(stream_of(run_id))).state
             if run.active:
                 told = RunError(code="INTERNAL", message="Perdure failed; its own log has more")
-                end = Finish(epoch=run.epoch, outcome=Outcome.FAILED, error=told, at=self.env.now())
+                end = Finish(
+                    epoch=run.epoch, outcome=Outcome.FAILED, error=told, at=self._env.now()
+                )
                 await self.ask(run_id, end)
         except Exception:  # noqa: BLE001 - the next start takes it up
             _log.warning("run %s cannot be ended and is left as it is", run_id, exc_info=True)
@@ -294,9 +252,9 @@ class Host:
         work_for(LoggedRun(run_id, run.created.trace_id))
         if run.epoch and await ends_instead(self, run):
             return None  # what was taken up, and its plugin was loaded anew before its turn came
-        version, entry = self.entries.pinned(run)
+        version, entry = self.context.entries.pinned(run)
         activate = Activate(
-            host=self.name, epoch=run.epoch + 1, plugin_version=version, at=self.env.now()
+            host=self.context.name, epoch=run.epoch + 1, plugin_version=version, at=self._env.now()
         )
         try:
             folded = await self.ask(run_id, activate)
@@ -307,7 +265,7 @@ class Host:
             return None
         history = self._histories.get(run_id)
         if history is None and folded.state.epoch > 1:
-            history = await read_history(self.log, run_id)
+            history = await read_history(self.context.log, run_id)
             folded = await self.runs.look(stream_of(run_id))
         if folded.state.status.is_terminal or folded.state.epoch != activate.epoch:
             return None  # ended or taken over while its history was being read
@@ -327,7 +285,7 @@ class Host:
     async def _not_ready(self, run_id: str, run: Run) -> None:
         name = f"{run.created.plugin_id}.{run.created.entry_id}"
         error = RunError(code="NOT_READY", message=f"{name} is not loaded", retriable=True)
-        finish = Finish(epoch=run.epoch, outcome=Outcome.FAILED, error=error, at=self.env.now())
+        finish = Finish(epoch=run.epoch, outcome=Outcome.FAILED, error=error, at=self._env.now())
         with suppress(Fenced):  # canceled meanwhile
             await self.ask(run_id, finish)
 
@@ -342,7 +300,7 @@ class Host:
         if run.status.is_terminal:
             self._ends.tell(folded)
             if has_sealed(run.created.args):
-                self.start(partial(self.secrets.drop, run.created.run_id))
+                self.start(partial(self.context.secrets.drop, run.created.run_id))
         if self._nursery is None:
             return
         if run.children and takes_its_children_along(run):
@@ -354,7 +312,7 @@ class Host:
     async def _end_without_executing(self, run_id: str) -> None:
         """End a run that was taken up after a crash and asked to end before its turn came."""
         try:
-            await self.ask(run_id, Recover(resumes=True, compatible=True, at=self.env.now()))
+            await self.ask(run_id, Recover(resumes=True, compatible=True, at=self._env.now()))
         except LogClosed:
             pass  # this host is going down; the next one sees to it
         except Exception:  # noqa: BLE001 - the edge of a run: what breaks it touches no other
@@ -363,8 +321,8 @@ class Host:
 
     async def redactor_of(self, created: RunCreated) -> Redactor:
         """Give what knows the secrets of a run, also before its turn has come."""
-        names = self.entries.secrets(created.plugin_id, created.entry_id)
-        redactor = await self.secrets.redactor(names, created)
+        names = self.context.entries.secrets(created.plugin_id, created.entry_id)
+        redactor = await self.context.secrets.redactor(names, created)
         execution = self._executions.get(created.run_id)
         if execution is not None:
             redactor.learn_from(execution.redactor)
@@ -385,16 +343,9 @@ class Host:
         )
         return same_owner and named[1] <= other.exports
 
-    def start(self, task: Callable[[], Awaitable[None]]) -> None:
-        """Run a task beside the executions."""
-        if self._nursery is not None:
-            self._nursery.start_soon(task)
-
-    def accept(self, created: RunCreated, records: Sequence[Record]) -> Folded[Run]:
-        """Take up a run that has just been written."""
-        stream = stream_of(created.run_id)
-        (first,) = [record for record in records if record.stream == stream]
-        folded = Folded(RUN.evolve(None, created), 1, first.mark, first.commit_time, first.scope)
-        self.runs.plant(stream, folded)
-        self.dispatch(created.run_id, created.plugin_id)
-        return folded
+    def start(self, task: Callable[[], Awaitable[None]]) -> bool:
+        """Run a task beside the executions; tell whether that is still possible."""
+        if self._nursery is None:
+            return False
+        self._nursery.start_soon(task)
+        return True
