@@ -33,7 +33,7 @@ from perdure.runtime.execution.execution import Execution
 from perdure.runtime.execution.limits import ALIVE, HostLimits
 from perdure.runtime.execution.processes import NoProcesses
 from perdure.runtime.execution.recovery import ends_instead, read_history
-from perdure.runtime.execution.run_ends import Ends
+from perdure.runtime.execution.run_ends import Ends, has_come
 from perdure.runtime.execution.threads import THREADS, call_in_thread
 from perdure.runtime.kernel.live_actors import LiveActors
 from perdure.runtime.plugins.entries import Entries
@@ -144,13 +144,13 @@ class Host:
             except Unavailable:
                 await self.env.sleep(BUSY_PAUSE)
 
-    async def end_of(self, run_id: str) -> Folded[Run]:
-        """Wait for the end of a run, or raise LetGo."""
+    async def end_of(self, run_id: str, after: int | None = None) -> Folded[Run]:
+        """Wait for the end of a run, or for a record of it after a position, or raise LetGo."""
         folded = self.runs.peek(stream_of(run_id)) or await self.runs.look(stream_of(run_id))
-        if folded.state.status.is_terminal:
+        if has_come(folded, after):
             await trio.lowlevel.checkpoint()
             return folded
-        return await self._ends.of(run_id)
+        return await self._ends.of(run_id, after)
 
     # Taking up
 
@@ -339,10 +339,9 @@ class Host:
         execution = self._executions.get(run.created.run_id)
         if execution is not None:
             execution.see(run)
-        if run.status.is_terminal:
-            self._ends.tell(folded)
-            if has_sealed(run.created.args):
-                self.start(partial(self.secrets.drop, run.created.run_id))
+        self._ends.tell(folded)
+        if run.status.is_terminal and has_sealed(run.created.args):
+            self.start(partial(self.secrets.drop, run.created.run_id))
         if self._nursery is None:
             return
         if run.children and takes_its_children_along(run):

@@ -22,10 +22,12 @@ from perdure.runtime.runs.cancellation import ask_to_end
 from perdure.runtime.runs.creation import Creation
 from perdure.runtime.runs.queries import PAGE_BYTES, RunQueries
 from perdure.runtime.runs.reader import RunReader
-from perdure.runtime.runs.requests import AnswerRun, CancelRun, CreateRun, RetryRun
+from perdure.runtime.runs.requests import AnswerRun, CancelRun, CreateRun, RetryRun, WaitForRun
 from perdure.runtime.secrets.redaction import holds_a_secret
 
 if TYPE_CHECKING:
+    from perdure.actors.folded import Folded
+    from perdure.actors.run.core import Run
     from perdure.runtime.execution.host import Host
     from perdure.runtime.runs.index import RunIndex
 
@@ -57,14 +59,14 @@ class Runs(RunQueries):
         created = await self.creation.create(principal, request)
         if request.mode == "async":
             return self._answer(created)
-        with trio.move_on_after(self._host.limits.sync_wait), suppress(LetGo):
-            ended = await self._host.end_of(created.state.created.run_id)
-            answer = self._answer(ended)
+        run_id, longest = created.state.created.run_id, self._host.limits.sync_wait
+        waited = await self._after_wait(principal, run_id, longest)
+        answer = self._answer(waited)
+        if waited.state.status.is_terminal:
             answer["result"] = await self._reader.items(
-                ended, frozenset(ended.state.result), most=PAGE_BYTES
+                waited, frozenset(waited.state.result), most=PAGE_BYTES
             )
-            return answer
-        return self._answer(await self._reader.now(principal, created.state.created.run_id))
+        return answer
 
     @operation(
         "runs.retry",
@@ -90,6 +92,33 @@ class Runs(RunQueries):
                 key=request.idempotency_key,
             )
         )
+
+    # Waiting
+
+    @operation("runs.wait", Permission.READ, "RUN_NOT_FOUND", "INVALID_CURSOR", waits=True)
+    async def wait(self, principal: Principal, request: WaitForRun) -> RunAnswer:
+        """Read a run once it has ended, or has changed after a cursor, or the time is over."""
+        longest = self._host.limits.sync_wait
+        seconds = longest if request.timeout is None else request.timeout
+        if not seconds <= longest:
+            raise OperationError(
+                "VALIDATION_ERROR",
+                f"a wait lasts at most {longest:g} seconds; ask again when it is over",
+                limit=longest,
+            )
+        after = None
+        if request.after is not None:
+            after = (await self._log.resolve(request.after)).position
+        await self._reader.require(principal, request.run_id)
+        return self._answer(await self._after_wait(principal, request.run_id, seconds, after))
+
+    async def _after_wait(
+        self, principal: Principal, run_id: str, seconds: float, after: int | None = None
+    ) -> Folded[Run]:
+        """Give a run as it is when it has ended or changed, or nobody waits for that any more."""
+        with trio.move_on_after(seconds), suppress(LetGo):
+            return await self._host.end_of(run_id, after)
+        return await self._reader.now(principal, run_id)
 
     # Asking
 

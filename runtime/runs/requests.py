@@ -23,6 +23,7 @@ from perdure.runtime.plugins.plugin import LONGEST
 RunStatus = Literal[
     "queued", "running", "cancel_requested", "succeeded", "failed", "canceled", "timeout"
 ]
+Wait = Annotated[float, msgspec.Meta(gt=0)]  # seconds; the setting sync_wait bounds them
 
 
 class CreateRun(Request):
@@ -47,6 +48,21 @@ class GetRun(Request):
 
     run_id: Name
     at: CursorOrInstant | None = None
+
+
+class WaitForRun(Request):
+    """Wait until a run has ended; with ``after``, until it has changed after that cursor."""
+
+    run_id: Name
+    timeout: Wait | None = None  # by default as long as a wait may last
+    after: After | None = None
+
+
+class ReadRun(GetRun):
+    """Read a run, now or as it was; with ``wait``, wait first as ``runs.wait`` does."""
+
+    wait: Wait | None = None
+    after: After | None = None  # only with wait
 
 
 class Conditions(Request):

@@ -12,6 +12,7 @@ from perdure.runtime.runs.blob_routes import RECEIVING, SENDING
 from perdure.runtime.runs.bulk import Bulk
 from perdure.runtime.runs.operations import Runs
 from perdure.runtime.runs.plugin_list import PluginList
+from perdure.runtime.runs.reading_route import READING
 from perdure.runtime.runs.replies import (
     RunBody,
     begun_reply,
@@ -69,7 +70,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         example=examples.RETRY_MANY,
         answer=examples.RETRIED_MANY,
     ),
-    _asking("GET", "/runs/{run_id}", "runs.get", tag="runs", answer=examples.ENDED),
+    READING,
     _asking("GET", "/runs", "runs.list", tag="runs", answer=examples.RUNS),
     _asking(
         "POST",

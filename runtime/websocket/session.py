@@ -73,7 +73,7 @@ class Session:
         limits = limits or ConversationLimits()
         self._conversation = Conversation(format, limits)
         self._reading = frozenset(
-            row.name for row in operations if row.permission is Permission.READ
+            row.name for row in operations if row.permission is Permission.READ and not row.waits
         )
         self._reads = trio.CapacityLimiter(limits.reads)  # their answers are large
         self._pulls = trio.CapacityLimiter(PULLS)

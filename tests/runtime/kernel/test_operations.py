@@ -54,6 +54,7 @@ def test_the_table_has_every_operation() -> None:
         "runs.questions",
         "runs.retry",
         "runs.retry_many",
+        "runs.wait",
     ]
     for row in TRIED.operations.values():
         assert row.summary.endswith(".")
