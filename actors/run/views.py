@@ -129,6 +129,11 @@ def seconds(nanoseconds: int) -> float:
     return nanoseconds // _MICROSECOND / 1_000_000
 
 
+def maybe_seconds(nanoseconds: int | None) -> float | None:
+    """Give a time that there may be as ``seconds`` does."""
+    return None if nanoseconds is None else seconds(nanoseconds)
+
+
 def export_item_id(run_id: str, number: int) -> str:
     """Name an item: unique everywhere, and in the order of the run."""
     return f"{run_id}.{number}"
@@ -160,8 +165,8 @@ def record(run: Run, updated_at: int) -> RunRecord:
         "root_run_id": created.root_run_id,
         "parent_run_id": created.parent_run_id,
         "attempt": created.attempt,
-        "started_at": _maybe_seconds(run.started_at),
-        "finished_at": _maybe_seconds(run.finished_at),
+        "started_at": maybe_seconds(run.started_at),
+        "finished_at": maybe_seconds(run.finished_at),
         "progress": run.progress,
         "cancel_requested": cancel is not None,
         "cancel_reason": cancel.reason if cancel else None,
@@ -171,7 +176,7 @@ def record(run: Run, updated_at: int) -> RunRecord:
         "message": run.message,
         "stage": run.stage,
         "session_id": created.session_id,
-        "deadline": _maybe_seconds(run.deadline),
+        "deadline": maybe_seconds(run.deadline),
         "questions": sorted(run.asking),
     }
 
@@ -275,7 +280,3 @@ def log_line(created: RunCreated, line: LogLine) -> LogLineView:
 
 def _short(message: str | None) -> str | None:
     return None if message is None else message[:_DELTA_MESSAGE]
-
-
-def _maybe_seconds(nanoseconds: int | None) -> float | None:
-    return None if nanoseconds is None else seconds(nanoseconds)

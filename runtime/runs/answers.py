@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NotRequired, TypedDict
 
+from perdure.actors.run.history_rows import HistoryRow
 from perdure.actors.run.views import (
     ErrorView,
     ExportItem,
@@ -120,6 +121,14 @@ class LogPage(TypedDict):
 
     lines: list[LogLineView]
     dropped: int
+    next_after: str | None
+    cursor: str
+
+
+class HistoryPage(TypedDict):
+    """What happened inside a run, in order; ``next_after`` is null at the end."""
+
+    history: list[HistoryRow]
     next_after: str | None
     cursor: str
 

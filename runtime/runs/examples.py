@@ -110,6 +110,26 @@ QUESTIONS: Final = {
     "more": False,
     "cursor": _CURSOR,
 }
+HISTORY: Final = {
+    "history": [
+        {
+            "at": 1785585600.002,
+            "what": "activated",
+            "epoch": 1,
+            "host": _NEXT,
+            "plugin_version": "1",
+        },
+        {
+            "at": 1785585600.03,
+            "what": "step_recorded",
+            "step": "fetch",
+            "size": 12,
+            "preview": '{"pages": 3}',
+        },
+    ],
+    "next_after": None,
+    "cursor": _CURSOR,
+}
 LOGS: Final = {
     "lines": [
         {

@@ -99,12 +99,13 @@ class RunsFeature(Feature):
 
     def commands(self) -> Sequence[click.Command]:
         """From `perdure run` to `perdure plugins`."""
-        from perdure.runtime.runs.commands import answer, lists, run, show, watch
+        from perdure.runtime.runs.commands import answer, history, lists, run, show, watch
 
         return [
             run.run,
             lists.runs,
             show.show,
+            history.history,
             watch.watch,
             show.export,
             show.logs,

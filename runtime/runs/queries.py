@@ -13,13 +13,21 @@ from perdure.actors.run.views import item_number, log_line, question_view
 from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.operations import operation
 from perdure.runtime.kernel.principal import Permission, Principal
-from perdure.runtime.runs.answers import ExportPage, LogPage, QuestionPage, RunAnswer, RunPage
+from perdure.runtime.runs.answers import (
+    ExportPage,
+    HistoryPage,
+    LogPage,
+    QuestionPage,
+    RunAnswer,
+    RunPage,
+)
 from perdure.runtime.runs.index import RunFilter
 from perdure.runtime.runs.requests import (
     Conditions,
     ExportRun,
     GetRun,
     ListRuns,
+    ReadHistory,
     ReadLogs,
     ReadQuestions,
 )
@@ -114,6 +122,20 @@ class RunQueries:
             "cursor": self._log.cursor(at),
         }
 
+    @operation("runs.history", Permission.READ, "RUN_NOT_FOUND", "INVALID_CURSOR")
+    async def history(self, principal: Principal, request: ReadHistory) -> HistoryPage:
+        """Read what happened inside a run, in order: activations, steps, waits, exports, end."""
+        folded, at = await self._reader.read(principal, request.run_id, request.at)
+        before = None
+        if request.after is not None:
+            before = await self._before(principal, folded, await self._log.resolve(request.after))
+        rows, more = await self._reader.history(folded, before, request.limit, most=PAGE_BYTES)
+        return {
+            "history": rows,
+            "next_after": None if more is None else self._log.cursor(more),
+            "cursor": self._log.cursor(at),
+        }
+
     @operation("runs.questions", Permission.READ, "RUN_NOT_FOUND", "INVALID_CURSOR")
     async def questions(self, principal: Principal, request: ReadQuestions) -> QuestionPage:
         """Read the questions of a run that are open, now or as they were."""
@@ -135,13 +157,19 @@ class RunQueries:
             if named[0] != run.created.run_id or named[1] > run.exports:
                 raise OperationError("INVALID_CURSOR", f"{after!r} is not an item of this run")
             return named[1]
-        place = await self._log.resolve(after)
+        before = await self._before(principal, folded, await self._log.resolve(after))
+        return 0 if before is None else before.state.exports
+
+    async def _before(
+        self, principal: Principal, folded: Folded[Run], place: Mark
+    ) -> Folded[Run] | None:
+        """Give a run as it was at a place, at the latest as it is; None if it did not exist yet."""
         if place.position >= folded.mark.position:
-            return run.exports
+            return folded
         try:
-            return (await self._reader.at(principal, run.created.run_id, place)).state.exports
-        except OperationError:  # it did not exist yet
-            return 0
+            return await self._reader.at(principal, folded.state.created.run_id, place)
+        except OperationError:
+            return None
 
     def _answer(self, folded: Folded[Run], at: Mark | None = None) -> RunAnswer:
         return {

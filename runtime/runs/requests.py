@@ -182,6 +182,15 @@ class CollectBlobs(Request):
     """Remove old blobs that nothing in the log names."""
 
 
+class ReadHistory(Request):
+    """Read what happened inside a run."""
+
+    run_id: Name
+    after: After | None = None  # next_after of the page before
+    limit: Limit = 100  # rows; those that one record tells stay together
+    at: CursorOrInstant | None = None
+
+
 class ReadLogs(Request):
     """Read the lines that a run has logged."""
 

@@ -102,6 +102,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "GET", "/runs/{run_id}/questions", "runs.questions", tag="runs", answer=examples.QUESTIONS
     ),
     _asking("GET", "/runs/{run_id}/export", "runs.export", tag="runs", answer=examples.EXPORT),
+    _asking("GET", "/runs/{run_id}/history", "runs.history", tag="runs", answer=examples.HISTORY),
     _asking("GET", "/runs/{run_id}/logs", "runs.logs", tag="runs", answer=examples.LOGS),
     _asking(
         "POST",

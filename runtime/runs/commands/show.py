@@ -173,7 +173,7 @@ def _hints(invocation: Invocation, run: RunRecord, at: str | None) -> Iterator[s
 def export(invocation: Invocation, run: str, at: str | None) -> None:
     """Print the exports of a run, in order."""
     items: list[ExportItem] = reading(
-        invocation, lambda reader: list(_pages(reader, "runs.export", run, at, "items"))
+        invocation, lambda reader: list(pages(reader, "runs.export", run, at, "items"))
     )
     for item in items:
         if invocation.json:
@@ -184,7 +184,7 @@ def export(invocation: Invocation, run: str, at: str | None) -> None:
         invocation.say("This run has no exports.")
 
 
-def _pages(reader: LogReader, operation: str, run: str, at: str | None, key: str) -> Iterator[Any]:
+def pages(reader: LogReader, operation: str, run: str, at: str | None, key: str) -> Iterator[Any]:
     """Read page after page, all at one cursor."""
     asked: dict[str, Any] = {"run_id": run_id_in(reader, run), "at": at, "limit": PAGE}
     while True:

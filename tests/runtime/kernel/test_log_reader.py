@@ -27,7 +27,7 @@ from perdure.runtime.runs.stored_runs import StoredRuns
 from tests.runtime.settings import settings_with
 from tests.runtime.world import Example
 
-READS = ("runs.get", "runs.export", "runs.logs", "runs.questions")
+READS = ("runs.get", "runs.export", "runs.history", "runs.logs", "runs.questions")
 
 
 @asynccontextmanager

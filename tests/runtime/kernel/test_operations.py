@@ -49,6 +49,7 @@ def test_the_table_has_every_operation() -> None:
         "runs.create",
         "runs.export",
         "runs.get",
+        "runs.history",
         "runs.list",
         "runs.logs",
         "runs.questions",
