@@ -367,6 +367,8 @@ def describe(before: Run | None, after: Run) -> dict[str, FieldValue]:
         "status": after.status.value,
         "changed": before is None or before.status is not after.status,
     }
+    if after.created.started_by is not None:
+        fields["started_by"] = after.created.started_by
     if after.progress is not None:
         fields["progress"] = after.progress
     if before is not None and before.stage is not None and after.stage is None:

@@ -66,6 +66,8 @@ class RunRecord(TypedDict):
     session_id: str | None
     deadline: float | None
     questions: list[str]
+    started_by: str | None  # the run whose entry started it
+    children: int  # how many it has started itself
 
 
 class ExportRef(TypedDict):
@@ -178,6 +180,8 @@ def record(run: Run, updated_at: int) -> RunRecord:
         "session_id": created.session_id,
         "deadline": maybe_seconds(run.deadline),
         "questions": sorted(run.asking),
+        "started_by": created.started_by,
+        "children": len(run.children),
     }
 
 

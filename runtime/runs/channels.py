@@ -75,13 +75,14 @@ class RunFilters(Filters):
     task_id: Name | None = None
     plugin_id: Name | None = None
     entry_id: Name | None = None
+    started_by: Name | None = None
     status: list[RunStatus] | None = None
 
     async def open(self, part: RunsPart, principal: Principal) -> Opening:
         """Let pass what is stated; a follow of one run ends with it."""
         fields: dict[str, frozenset[FieldValue]] = {
             name: frozenset({wanted})
-            for name in ("task_id", "plugin_id", "entry_id")
+            for name in ("task_id", "plugin_id", "entry_id", "started_by")
             if (wanted := getattr(self, name)) is not None
         }
         if self.status is not None:

@@ -54,6 +54,8 @@ _QUEUED: Final[dict[str, Any]] = {
     "session_id": None,
     "deadline": None,
     "questions": [],
+    "started_by": None,
+    "children": 0,
 }
 _ENDED: Final = {
     **_QUEUED,

@@ -186,6 +186,8 @@ def matching(principal: Principal, wanted: Conditions) -> RunFilter:
         task_id=wanted.task_id,
         session_id=wanted.session_id,
         root_run_id=wanted.root_run_id,
+        started_by=wanted.started_by,
+        top_level=wanted.top_level,
         tenant=principal.tenant,
         statuses=None if wanted.status is None else frozenset(wanted.status),
         created_from=wanted.created_from,

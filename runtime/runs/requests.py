@@ -73,6 +73,8 @@ class Conditions(Request):
     task_id: Name | None = None
     session_id: Name | None = None
     root_run_id: Name | None = None
+    started_by: Name | None = None  # the run whose entry started them
+    top_level: bool = False  # only those that no other run has started
     status: list[RunStatus] | None = None
     created_from: Instant | None = None  # inclusive
     created_until: Instant | None = None  # exclusive

@@ -72,6 +72,8 @@ def test_a_new_record_has_every_field() -> None:
         "session_id": None,
         "deadline": None,
         "questions": [],
+        "started_by": None,
+        "children": 0,
     }
 
 

@@ -135,6 +135,12 @@ class Example:
         return started[0]
 
     @entry
+    async def brood(self, ctx: RunContext) -> None:
+        """Start a dozen children, and leave them alone."""
+        for _ in range(12):
+            await ctx.run.start("test", "greet")
+
+    @entry
     async def polite(self, ctx: RunContext) -> None:
         """Look for a cancel request, and say so in a group."""
         while True:

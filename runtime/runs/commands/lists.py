@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from perdure.actors.run.views import RunRecord
     from perdure.runtime.runs.answers import EntryView, PluginView, RunPage
+    from perdure.runtime.runs.commands.tree import Family
 
 MOST: Final = 500  # runs in a page
 _COLUMNS: Final = (
@@ -44,10 +45,12 @@ _COLUMNS: Final = (
         "perdure runs",
         "perdure runs --status failed --status timeout --limit 100",
         "perdure runs --plugin demo --group root",
+        "perdure runs --tree",
         "perdure runs --at 2026-08-01T12:00:00Z --json",
     ],
 )
 @click.option("--group", type=click.Choice(["root"]), help="Group the attempts of each run.")
+@click.option("--tree", is_flag=True, help="Show each run with the runs that it has started.")
 @click.option(
     "--status", multiple=True, type=click.Choice(STATUSES), help="Only this status. Repeatable."
 )
@@ -71,6 +74,7 @@ def runs(  # noqa: PLR0913 - one for each option
     invocation: Invocation,
     *,
     group: str | None,
+    tree: bool,
     status: tuple[str, ...],
     plugin: str | None,
     entry: str | None,
@@ -80,7 +84,10 @@ def runs(  # noqa: PLR0913 - one for each option
     at: str | None,
 ) -> None:
     """List runs, newest first, as they are now or were at an earlier time."""
+    if group and tree:
+        raise click.UsageError("Pass --group or --tree, not both.")
     asked = {
+        "top_level": tree,
         "status": list(status) or None,
         "plugin_id": plugin,
         "entry_id": entry,
@@ -92,11 +99,35 @@ def runs(  # noqa: PLR0913 - one for each option
     page = _page(invocation, asked)
     is_filtered = bool(status or plugin or entry or task or after or at)
     if invocation.json:
-        invocation.give(_grouped_page(page) if group else page)
+        invocation.give(_shaped(invocation, page, group=group, tree=tree))
     elif not page["runs"]:
         _say_that_there_are_none(invocation, filtered=is_filtered)
     else:
-        _show(invocation, page, grouped=group is not None)
+        _show(invocation, page, grouped=group is not None, tree=tree)
+
+
+def _shaped(
+    invocation: Invocation, page: RunPage, *, group: str | None, tree: bool
+) -> dict[str, Any] | RunPage:
+    """Return a page as JSON has it: as it is, by root, or by family."""
+    if group:
+        groups = [{"root_run_id": root, "runs": tries} for root, tries in _grouped(page).items()]
+        parts: dict[str, Any] = {"groups": groups}
+    elif tree:
+        parts = {"families": _families(invocation, page)}
+    else:
+        return page
+    return {**parts, "next_after": page["next_after"], "cursor": page["cursor"]}
+
+
+def _families(invocation: Invocation, page: RunPage) -> list[Family]:
+    from perdure.runtime.kernel.log_reader import open_reader
+    from perdure.runtime.runs.commands.tree import families
+
+    if not page["runs"]:
+        return []
+    with open_reader(invocation.data, invocation.features) as reader:
+        return families(page, lambda asked: reader.call("runs.list", asked))
 
 
 def _page(invocation: Invocation, asked: dict[str, Any]) -> RunPage:
@@ -117,11 +148,6 @@ def _grouped(page: RunPage) -> dict[str, list[RunRecord]]:
     return {root: sorted(tries, key=lambda run: run["attempt"]) for root, tries in groups.items()}
 
 
-def _grouped_page(page: RunPage) -> dict[str, Any]:
-    groups = [{"root_run_id": root, "runs": tries} for root, tries in _grouped(page).items()]
-    return {"groups": groups, "next_after": page["next_after"], "cursor": page["cursor"]}
-
-
 def _say_that_there_are_none(invocation: Invocation, *, filtered: bool) -> None:
     if filtered:
         invocation.say("No runs match. `perdure runs` lists all runs.")
@@ -131,13 +157,15 @@ def _say_that_there_are_none(invocation: Invocation, *, filtered: bool) -> None:
     invocation.say("List entries:      perdure plugins")
 
 
-def _show(invocation: Invocation, page: RunPage, *, grouped: bool) -> None:
+def _show(invocation: Invocation, page: RunPage, *, grouped: bool, tree: bool) -> None:
     from perdure.actors.run.status import OPEN
     from perdure.eventlog import clock
 
     now = clock.wall() / 1_000_000_000
     if grouped:
         lines = _group_lines(_grouped(page), now, invocation.width)
+    elif tree:
+        lines = _tree_lines(_families(invocation, page), now, invocation.width)
     else:
         lines = table(_COLUMNS, [_row(run, now) for run in page["runs"]], invocation.width)
     invocation.lines(lines)
@@ -170,6 +198,13 @@ def _group_lines(groups: dict[str, list[RunRecord]], now: float, width: int | No
         shown.extend(lines[: len(tries)])
         lines = lines[len(tries) :]
     return shown
+
+
+def _tree_lines(tops: list[Family], now: float, width: int | None) -> list[str]:
+    from perdure.runtime.runs.commands.tree import tree_lines
+
+    columns = [c for c in _COLUMNS if c.title not in {"TRY", "CREATED"}]
+    return tree_lines(columns, tops, lambda run: (*_row(run, now)[:3], *_row(run, now)[5:]), width)
 
 
 def is_held(invocation: Invocation) -> bool:
