@@ -36,7 +36,7 @@ from perdure.actors.run.events import (
     StepRecorded,
 )
 from perdure.actors.run.status import MOVES, CancelIntent, CancelMode, Outcome, Status
-from perdure.actors.testing import given
+from tests.actors.given import given
 
 SECOND = 1_000_000_000
 BOOM = RunError(code="PLUGIN_ERROR", message="boom")

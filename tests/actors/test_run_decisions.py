@@ -28,7 +28,7 @@ from perdure.actors.run.events import (
     RunEvent,
 )
 from perdure.actors.run.status import CancelIntent, CancelMode, Outcome, Status
-from perdure.actors.testing import given
+from tests.actors.given import given
 from tests.actors.test_run_core import ASKED, BOOM, CANCELING, CREATED, HISTORIES, SECOND, export
 
 RUNNING = HISTORIES[Status.RUNNING]

@@ -11,7 +11,7 @@ from perdure.actors.run.commands import Answer, Recover, RequestCancel, RunComma
 from perdure.actors.run.core import RUN
 from perdure.actors.run.events import ProgressReported
 from perdure.actors.run.status import ENDED, MOVES, OPEN, CancelMode, Outcome, Status
-from perdure.actors.testing import given
+from tests.actors.given import given
 from tests.actors.test_run_core import (
     ACTIVATE,
     ACTIVATE_AGAIN,

@@ -29,7 +29,7 @@ class Given:
             return When(self, (), refusal)
 
     @property
-    def state(self) -> Any:  # noqa: ANN401 - the decider's own type
+    def state(self) -> Any:
         """The state that this history leads to."""
         return self.decider.replay(self.history)
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from perdure.actors.errors import Fenced, Invalid
-from perdure.actors.testing import Given, given
+from tests.actors.given import Given, given
 from tests.actors.test_mailbox import COUNTER, Count, Counted, TooMuch
 
 
