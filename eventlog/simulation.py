@@ -17,6 +17,7 @@ import trio.testing
 from trio._core import _run as _trio_scheduler
 
 from perdure.eventlog.env import FaultPoint, IdMint
+from perdure.eventlog.units import NANOSECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -114,7 +115,7 @@ class SimEnv:
 
     def now(self) -> int:
         """Wall time: virtual time since 2026, plus the offset."""
-        return EPOCH + round(trio.current_time() * 1e9) + self.wall_offset
+        return EPOCH + round(trio.current_time() * NANOSECONDS) + self.wall_offset
 
     def monotonic(self) -> float:
         """Virtual seconds."""

@@ -27,7 +27,7 @@ from perdure.actors.run.events import (
     SleepBegun,
     StepRecorded,
 )
-from perdure.actors.run.stream import stream_of
+from perdure.actors.run.stream import run_id_of, stream_of
 from perdure.actors.run.views import ExportItem, RunRecord
 from perdure.eventlog.errors import LogClosed
 from perdure.eventlog.filter import Filter
@@ -190,7 +190,7 @@ async def _begin(script: _Script, store: _Store, runs: Runs, plugin_id: str) -> 
     """Create the run, or find it if an earlier life has."""
     created = [r for r in store.read_all(0, _EVERYTHING).records if r.name == "run.created"]
     if created:
-        return created[0].stream.removeprefix("run/")
+        return run_id_of(created[0].stream)
     request = CreateRun(
         plugin_id=plugin_id, entry_id=script.entry_id, args=script.args, timeout=script.timeout
     )

@@ -52,10 +52,10 @@ from perdure.actors.run.events import (
 from perdure.actors.run.output import check_output
 from perdure.actors.run.status import CancelIntent, CancelMode, Outcome, Status
 from perdure.eventlog.record import FieldValue
+from perdure.eventlog.units import NANOSECONDS
 
 FOLD: Final = "run-1"  # the version of this fold; snapshots of another are not used
 MAX_IDLE_ACTIVATIONS: Final = 3
-_NANOSECONDS: Final = 1_000_000_000
 _A_CENTURY: Final = 100 * 365 * 24 * 3600.0  # seconds; nobody waits longer
 INPUT_REQUIRED: Final = "input_required"  # the stage of a run that waits for an answer
 
@@ -92,7 +92,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         """When time is up: counted from the start, whatever happened since."""
         if self.started_at is None or self.created.timeout is None:
             return None
-        return self.started_at + round(min(self.created.timeout, _A_CENTURY) * _NANOSECONDS)
+        return self.started_at + round(min(self.created.timeout, _A_CENTURY) * NANOSECONDS)
 
     @property
     def asking(self) -> frozenset[str]:

@@ -16,6 +16,7 @@ from perdure.actors.run.events import (
     StageChanged,
 )
 from perdure.actors.run.output import EXPORT_FIELDS
+from perdure.actors.run.stream import run_id_of
 
 if TYPE_CHECKING:
     from perdure.actors.run.core import Run
@@ -206,7 +207,7 @@ def delta(record: Record) -> RunDelta | None:
         return None
     change: RunDelta = {
         "op": "add" if record.name == RunCreated.event_name else "change",
-        "run_id": record.stream.removeprefix("run/"),
+        "run_id": run_id_of(record.stream),
         "status": str(fields["status"]),
         "progress": cast("float | None", fields.get("progress")),
         "updated_at": seconds(record.commit_time),

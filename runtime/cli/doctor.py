@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from perdure.eventlog.units import NANOSECONDS
 from perdure.runtime.kernel.terminal.command import Command, common
 from perdure.runtime.kernel.terminal.invocation import ExitCode, Invocation, pass_invocation
 from perdure.runtime.kernel.terminal.text import Cell, Column, instant, size, table
@@ -29,7 +30,6 @@ _LITTLE: Final = 1 << 30
 _TOO_LITTLE: Final = 64 << 20
 _BEGINNING: Final = 1_700_000_000  # seconds; a clock before this has not been set
 _SKEW: Final = 1.0  # seconds that the log may be ahead of the clock
-_NANOSECONDS: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,13 +168,13 @@ def _fsyncs(place: Path) -> Iterator[float]:
             file.flush()
             begun = clock.ticks()
             os.fsync(file.fileno())
-            yield (clock.ticks() - begun) / _NANOSECONDS
+            yield (clock.ticks() - begun) / NANOSECONDS
 
 
 def _clock(data: DataDir) -> Iterator[Check]:
     from perdure.eventlog import clock
 
-    now = clock.wall() / _NANOSECONDS
+    now = clock.wall() / NANOSECONDS
     told = instant(now)
     ahead = _newest(data) - now
     if now < _BEGINNING:
@@ -194,7 +194,7 @@ def _newest(data: DataDir) -> float:
     with suppress(EventLogError, OSError):
         store = SqliteStore.open_reader(data.log)
         try:
-            return store.commit_time() / _NANOSECONDS
+            return store.commit_time() / NANOSECONDS
         finally:
             store.close()
     return 0.0

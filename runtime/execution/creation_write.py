@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from perdure.actors.run.core import RUN
 from perdure.actors.run.events import RUN_EVENTS
-from perdure.actors.run.stream import stream_of
+from perdure.actors.run.stream import scope_of, stream_of
 from perdure.eventlog.append import StreamWrite
 from perdure.eventlog.record import encoded_metadata
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 def first_write(env: Env, created: RunCreated) -> StreamWrite:
     """Give it; whoever creates a run appends it, with whatever else belongs to that."""
-    stream = stream_of(created.run_id)
     event = RUN_EVENTS.encode(
         created,
         event_id=env.new_id().bytes,
@@ -27,5 +26,5 @@ def first_write(env: Env, created: RunCreated) -> StreamWrite:
             tuple(RUN.describe(None, RUN.evolve(None, created)).items()),
         ),
     )
-    scope = f"session/{created.session_id}" if created.session_id else stream
-    return StreamWrite(stream, 0, [event], scope)
+    scope = scope_of(created.run_id, created.session_id)
+    return StreamWrite(stream_of(created.run_id), 0, [event], scope)

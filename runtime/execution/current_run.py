@@ -24,6 +24,7 @@ from perdure.actors.run.output import checked_size, inline_bytes
 from perdure.actors.run.views import export_item_id, item_number, question_text
 from perdure.eventlog import cbor
 from perdure.eventlog.errors import CodecError
+from perdure.eventlog.units import NANOSECONDS
 from perdure.runtime.blobs.blob import BLOB_URL, blob_at, scope_of
 from perdure.runtime.execution.byte_export import settle, take_in, told_to_plugins
 from perdure.runtime.execution.outcome import error_of
@@ -50,7 +51,6 @@ Outcome = TypeVar("Outcome", StepRecorded, SleepBegun, QuestionAsked)
 
 EXPORT_URL: Final = "perdure:export/"  # and the id of an item
 MAX_NAME: Final = 500  # characters of a step's name
-_NANOSECONDS: Final = 1_000_000_000
 _QUESTION_SHOWN: Final = 160  # characters of a question in the message of its stage
 
 
@@ -257,7 +257,7 @@ class CurrentRun:
         until = self._execution.history.sleeps.get(name)
         if until is None:
             now = self._execution.now()
-            until = now + round(seconds * _NANOSECONDS)
+            until = now + round(seconds * NANOSECONDS)
             begun = _storable(SleepBegun(step=name, until=until, at=now))
             await self._execution.delivery.hand_over(begun)
         self._execution.reached(name)
@@ -342,7 +342,7 @@ class CurrentRun:
     async def _record_failure(self, name: str, failed: int, error: Exception, retry: Retry) -> None:
         """Record a failed try; wait for the next one, or raise if there is none."""
         now, delay = self._execution.now(), retry.delay_after(failed)
-        retry_at = None if delay is None else now + round(delay * _NANOSECONDS)
+        retry_at = None if delay is None else now + round(delay * NANOSECONDS)
         told = error_of(error, self._execution.redactor)
         await self._execution.delivery.hand_over(
             StepFailed(step=name, tries=failed, error=told, retry_at=retry_at, at=now)

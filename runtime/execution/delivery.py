@@ -14,6 +14,7 @@ import trio
 from perdure.actors.errors import Fenced
 from perdure.actors.run.commands import Deliver
 from perdure.eventlog.errors import LogClosed
+from perdure.eventlog.units import NANOSECONDS
 from perdure.runtime.plugins.contract import PluginError, RunCancelled
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 OUTPUT_FLOOD: Final = "OUTPUT_FLOOD"
 _FLOODED: Final = "the entry logs without end; most of it was dropped"
 FLUSH_AFTER: Final = 0.05  # seconds an output waits for company
-_NANOSECONDS: Final = 1_000_000_000
 
 
 class OutputDelivery:
@@ -88,7 +88,7 @@ class OutputDelivery:
     async def _flush(self) -> None:
         """Hand over what waits until nothing does: items soon, reports when their window opens."""
         while (due := self.outbox.due(self._execution.now())) is not None:
-            wait = max(FLUSH_AFTER, (due - self._execution.now()) / _NANOSECONDS)
+            wait = max(FLUSH_AFTER, (due - self._execution.now()) / NANOSECONDS)
             self._item_came = trio.Event()
             if self.outbox.has_items:
                 await self._desk.env.sleep(FLUSH_AFTER)

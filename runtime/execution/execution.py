@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -18,6 +18,7 @@ from perdure.actors.run.commands import Deactivate, Deliver, Finish, RequestCanc
 from perdure.actors.run.core import canceled, timed_out
 from perdure.actors.run.status import CancelIntent, CancelMode, Outcome
 from perdure.actors.run.views import item_number
+from perdure.eventlog.units import NANOSECONDS
 from perdure.runtime.execution.current_run import CurrentRun
 from perdure.runtime.execution.delivery import OutputDelivery
 from perdure.runtime.execution.limits import LAST_WORDS
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from perdure.actors.run.history import History
     from perdure.runtime.execution.execution_port import Desk
     from perdure.runtime.plugins.plugin import Entry
-
-_NANOSECONDS: Final = 1_000_000_000
 
 
 class Execution:
@@ -117,7 +116,7 @@ class Execution:
     async def _call(self) -> Ending:
         context = RunContext(CurrentRun(self))
         if self.run.deadline is not None:
-            left = (self.run.deadline - self.now()) / _NANOSECONDS
+            left = (self.run.deadline - self.now()) / NANOSECONDS
             self._work.deadline = trio.current_time() + left
         ending: Ending | None = None
         created, loop = self.run.created, trio.lowlevel.current_trio_token()
@@ -233,7 +232,7 @@ class Execution:
 
     async def _give_up_at(self, deadline: int) -> None:
         """End the run when its time is up and its entry, interrupted, still does not end."""
-        left = (deadline - self.now()) / _NANOSECONDS
+        left = (deadline - self.now()) / NANOSECONDS
         await self._desk.env.sleep(max(0, left) + self._desk.limits.cancel_grace)
         with trio.CancelScope(shield=True):
             await self._end(Ending(Outcome.TIMEOUT, timed_out(self.run)))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from perdure.actors.run.status import CancelMode
+from perdure.eventlog.units import NANOSECONDS
 from perdure.runtime.kernel.live_actors import IDLE
 from perdure.runtime.plugins.plugin import LONGEST
 
@@ -14,7 +15,6 @@ SYNC_WAIT: Final = 30.0  # seconds that a caller who wants to wait for the end m
 LAST_WORDS: Final = 0.1  # seconds for an entry that obeys to come to its end; then nobody waits
 DEFAULT_LIMIT: Final = 1000  # runs at once, on the whole host
 ALIVE: Final = 10  # times as many may be alive, if the others wait in a sleep or for an answer
-_NANOSECONDS: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,4 +40,4 @@ class HostLimits:
         After the hardest, it is ended without its entry.
         """
         grace = LAST_WORDS if mode is CancelMode.FORCE else self.cancel_grace
-        return at + round(grace * _NANOSECONDS)
+        return at + round(grace * NANOSECONDS)

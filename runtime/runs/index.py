@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from perdure.actors.run.events import RUN_EVENTS, RunCreated
 from perdure.actors.run.status import ENDED
+from perdure.actors.run.stream import RUN_PREFIX, run_id_of
 from perdure.eventlog.filter import Filter
 from perdure.eventlog.record import START
 from perdure.runtime.kernel.listing import Listing
@@ -217,9 +218,9 @@ class RunTables:
 
 def _fold(database: sqlite3.Connection, record: Record) -> None:
     fields = record.metadata.fields
-    if not fields.get("changed") or not record.stream.startswith("run/"):
+    if not fields.get("changed") or not record.stream.startswith(RUN_PREFIX):
         return
-    run_id = record.stream.removeprefix("run/")
+    run_id = run_id_of(record.stream)
     if record.name == RunCreated.event_name:
         created: RunCreated = RUN_EVENTS.decode(record)
         row = (

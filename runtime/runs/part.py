@@ -6,13 +6,14 @@ from collections.abc import Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import trio
 
 from perdure.actors.run.outbox import PROGRESS_ITEMS, WINDOW
 from perdure.actors.run.output import EXPORT_FIELDS
 from perdure.actors.run.status import Status
+from perdure.eventlog.units import NANOSECONDS
 from perdure.runtime.blobs.references import References
 from perdure.runtime.blobs.store import BlobStore
 from perdure.runtime.execution.host import Host
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
     from perdure.runtime.kernel.figures import Figure
     from perdure.runtime.kernel.live_listing import LiveListing
     from perdure.runtime.kernel.node import Node
-
-_NANOSECONDS: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,14 +136,14 @@ class RunsPart(Part):
                 "uploads": MAX_UPLOADS,
             },
             "rates": {
-                "progress": WINDOW / _NANOSECONDS,
-                "progress_items": PROGRESS_ITEMS / _NANOSECONDS,
+                "progress": WINDOW / NANOSECONDS,
+                "progress_items": PROGRESS_ITEMS / NANOSECONDS,
             },
             "windows": {
-                "idempotency": self.runs.claim_window / _NANOSECONDS,
+                "idempotency": self.runs.claim_window / NANOSECONDS,
                 "sync_wait": limits.sync_wait,
                 "cancel_grace": limits.cancel_grace,
-                "upload": self.uploads.upload_life / _NANOSECONDS,
+                "upload": self.uploads.upload_life / NANOSECONDS,
                 "blob_grace": blobs.grace,
             },
             "statuses": list(get_args(RunStatus)),

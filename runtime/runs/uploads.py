@@ -20,6 +20,7 @@ import trio
 from perdure.actors.run.status import Status
 from perdure.actors.run.views import seconds
 from perdure.eventlog.errors import LogClosed
+from perdure.eventlog.units import NANOSECONDS
 from perdure.runtime.blobs.blob import Blob, scope_of
 from perdure.runtime.blobs.references import named_by
 from perdure.runtime.blobs.store import Draft
@@ -43,7 +44,6 @@ UPLOAD_LIFE: Final = 3600.0  # seconds
 MAX_UPLOADS: Final = 256  # open ones; each may have a file open
 MAX_FINISHED: Final = 4096  # kept for those who send again; the oldest are forgotten first
 COLLECT_EVERY: Final = 3600.0  # seconds
-_NANOSECONDS: Final = 1_000_000_000
 _ACTIVE: Final = frozenset({Status.RUNNING, Status.CANCEL_REQUESTED})
 _log = logging.getLogger("perdure.blobs")
 
@@ -80,7 +80,7 @@ class Uploads:
         self._env = host.env
         self._reader = RunReader(host.log, host.runs)
         self._references = references
-        self.upload_life = round(upload_life * _NANOSECONDS)
+        self.upload_life = round(upload_life * NANOSECONDS)
         self._open: dict[str, _Upload] = {}  # at most MAX_UPLOADS
         self._finished: dict[str, _Upload] = {}  # at most MAX_FINISHED, oldest first
 
@@ -140,7 +140,7 @@ class Uploads:
         If it breaks off, or if nobody heard that it was finished, it can be sent again.
         """
         upload = self._upload(principal, upload_id)
-        left = (upload.expires_at - self._env.now()) / _NANOSECONDS
+        left = (upload.expires_at - self._env.now()) / NANOSECONDS
         with trio.move_on_after(left):
             async with upload.lock:
                 await upload.give_up()

@@ -160,8 +160,9 @@ def _say_that_there_are_none(invocation: Invocation, *, filtered: bool) -> None:
 def _show(invocation: Invocation, page: RunPage, *, grouped: bool, tree: bool) -> None:
     from perdure.actors.run.status import OPEN
     from perdure.eventlog import clock
+    from perdure.eventlog.units import NANOSECONDS
 
-    now = clock.wall() / 1_000_000_000
+    now = clock.wall() / NANOSECONDS
     if grouped:
         lines = _group_lines(_grouped(page), now, invocation.width)
     elif tree:
