@@ -36,6 +36,14 @@ class RunPage(TypedDict):
     cursor: str
 
 
+class FoundRuns(TypedDict):
+    """The first few ids that begin so, in their order; ``more`` says that there are others."""
+
+    run_ids: list[str]
+    more: bool
+    cursor: str
+
+
 class BulkRefusal(TypedDict):
     """A run that could not be changed, and why."""
 

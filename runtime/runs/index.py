@@ -267,6 +267,14 @@ class RunIndex:
         )
         return found, true_at
 
+    async def find(self, beginning: str, tenant: str, limit: int) -> tuple[Sequence[str], Mark]:
+        """List ids that begin with a text, and say at which place in the log this is true."""
+        true_at = await self._log.head()
+        await self._listing.reach(true_at)
+        tables = self._tables
+        found = await self._log.in_thread(tables.beginning_with, beginning, tenant, limit)
+        return found, true_at
+
     async def count(self, where: RunFilter, at: Mark) -> int:
         """Count runs, as things stood at a place."""
         await self._listing.reach(at)

@@ -78,7 +78,8 @@ class RunsPart(Part):
         self.uploads = Uploads(host, resources.references or References())
         self._trigger = resources.trigger
         bulk = Bulk(host, index, self.runs.creation, rate=resources.bulk_rate)
-        services = [self.runs, bulk, PluginList(host), self.uploads]
+        plugins = PluginList(host.log, lambda: (host.plugins, host.entries.problems))
+        services = [self.runs, bulk, plugins, self.uploads]
         if self._trigger == "runs":
             services.append(Trigger(self.runs.create))
         elif self._trigger == "direct":

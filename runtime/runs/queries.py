@@ -13,11 +13,19 @@ from perdure.actors.run.views import item_number, log_line, question_view
 from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.operations import operation
 from perdure.runtime.kernel.principal import Permission, Principal
-from perdure.runtime.runs.answers import ExportPage, LogPage, QuestionPage, RunAnswer, RunPage
+from perdure.runtime.runs.answers import (
+    ExportPage,
+    FoundRuns,
+    LogPage,
+    QuestionPage,
+    RunAnswer,
+    RunPage,
+)
 from perdure.runtime.runs.index import RunFilter
 from perdure.runtime.runs.requests import (
     Conditions,
     ExportRun,
+    FindRuns,
     GetRun,
     ListRuns,
     ReadLogs,
@@ -34,6 +42,7 @@ if TYPE_CHECKING:
     from perdure.runtime.runs.index import Listed
     from perdure.runtime.runs.reader import RunReader
 
+FEW: Final = 5  # ids that begin with what was asked for
 MOST_QUESTIONS: Final = 100  # in an answer
 PAGE_BYTES: Final = 1 << 20  # of items, after which a page ends: many may be asked for at once
 
@@ -45,6 +54,9 @@ class Lists(Protocol):
         self, where: RunFilter, *, before: int | None, at: Mark | None, limit: int
     ) -> tuple[Sequence[Listed], Mark]:
         """List runs, newest first, and say at which place in the log this is true."""
+
+    async def find(self, beginning: str, tenant: str, limit: int) -> tuple[Sequence[str], Mark]:
+        """List ids that begin with a text, and say at which place in the log this is true."""
 
 
 class RunQueries:
@@ -84,6 +96,16 @@ class RunQueries:
             "runs": [RUN_KIND.view(folded) for folded in runs],
             "next_after": next_after,
             "cursor": self._log.cursor(true_at),
+        }
+
+    @operation("runs.find", Permission.READ)
+    async def find(self, principal: Principal, request: FindRuns) -> FoundRuns:
+        """Find the runs whose ids begin with a text: the first few."""
+        found, at = await self._lists.find(request.beginning, principal.tenant, FEW + 1)
+        return {
+            "run_ids": [*found[:FEW]],
+            "more": len(found) > FEW,
+            "cursor": self._log.cursor(at),
         }
 
     @operation("runs.export", Permission.READ, "RUN_NOT_FOUND", "INVALID_CURSOR")

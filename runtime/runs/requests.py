@@ -70,6 +70,12 @@ class ListRuns(Conditions):
     limit: Limit = 50
 
 
+class FindRuns(Request):
+    """Find the runs whose ids begin with a text."""
+
+    beginning: Annotated[str, msgspec.Meta(max_length=200)]
+
+
 class CancelRun(Request):
     """Ask a run to end."""
 

@@ -28,7 +28,7 @@ from perdure.runtime.http.event_routes import event_routes
 from perdure.runtime.kernel.data_directory import DataDir
 from perdure.runtime.kernel.features import Features
 from perdure.runtime.kernel.local_node import open_local_node
-from perdure.runtime.kernel.log_reader import open_reader
+from perdure.runtime.kernel.log_reader import completed, open_reader
 from perdure.runtime.kernel.node import Node, open_node
 from perdure.runtime.kernel.principal import LOCAL, Principal
 from perdure.runtime.kernel.settings import Settings, SettingsError, SettingsTable
@@ -306,7 +306,8 @@ async def test_commands_and_readers_know_it(tmp_path: Path) -> None:
     async with open_local_node(settings, features) as node:
         counter_id = await made_by(node)
         with open_reader(DataDir(tmp_path), features) as reader:
-            assert reader.call("counters.list", {})["counter_ids"] == [counter_id]
+            page = completed(reader.operations.call(LOCAL, "counters.list", {}))
+            assert page["counter_ids"] == [counter_id]
     assert (tmp_path / "counters.db").exists()
     result = CliRunner().invoke(
         program(features), ["counters", "--json", "--data-dir", str(tmp_path)]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from perdure.runtime.client.choice import Choice
 from perdure.runtime.kernel.terminal.command import Command, common
 from perdure.runtime.kernel.terminal.invocation import ExitCode, Invocation, pass_invocation
 from perdure.runtime.kernel.terminal.text import (
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from perdure.actors.run.views import RunRecord
-    from perdure.runtime.runs.answers import EntryView, PluginView, RunPage
+    from perdure.runtime.client.client import Caller
+    from perdure.runtime.runs.answers import EntryView, PluginPage, PluginView, RunPage
 
 MOST: Final = 500  # runs in a page
 _COLUMNS: Final = (
@@ -89,24 +92,19 @@ def runs(  # noqa: PLR0913 - one for each option
         "after": after,
         "at": at,
     }
-    page = _page(invocation, asked)
+    choice = Choice(invocation)
+    page, at_work = choice.asked(partial(_page, asked))
     is_filtered = bool(status or plugin or entry or task or after or at)
     if invocation.json:
         invocation.give(_grouped_page(page) if group else page)
     elif not page["runs"]:
-        _say_that_there_are_none(invocation, filtered=is_filtered)
+        _say_that_there_are_none(invocation, choice, filtered=is_filtered)
     else:
-        _show(invocation, page, grouped=group is not None)
+        _show(invocation, page, grouped=group is not None, at_work=at_work)
 
 
-def _page(invocation: Invocation, asked: dict[str, Any]) -> RunPage:
-    from perdure.runtime.kernel.log_reader import open_reader
-
-    if not invocation.data.log.exists() and asked["after"] is None:
-        return {"runs": [], "next_after": None, "cursor": ""}
-    with open_reader(invocation.data, invocation.features) as reader:
-        page: RunPage = reader.call("runs.list", asked)
-    return page
+async def _page(asked: dict[str, Any], caller: Caller) -> tuple[RunPage, bool]:
+    return await caller.call("runs.list", asked), caller.at_work
 
 
 def _grouped(page: RunPage) -> dict[str, list[RunRecord]]:
@@ -122,16 +120,16 @@ def _grouped_page(page: RunPage) -> dict[str, Any]:
     return {"groups": groups, "next_after": page["next_after"], "cursor": page["cursor"]}
 
 
-def _say_that_there_are_none(invocation: Invocation, *, filtered: bool) -> None:
+def _say_that_there_are_none(invocation: Invocation, choice: Choice, *, filtered: bool) -> None:
     if filtered:
         invocation.say("No runs match. `perdure runs` lists all runs.")
         return
-    invocation.say(f"No runs yet in {invocation.data.path}.")
+    invocation.say(f"No runs yet in {choice.place}.")
     invocation.say("Start one:         perdure run demo.count --arg to=20")
     invocation.say("List entries:      perdure plugins")
 
 
-def _show(invocation: Invocation, page: RunPage, *, grouped: bool) -> None:
+def _show(invocation: Invocation, page: RunPage, *, grouped: bool, at_work: bool) -> None:
     from perdure.actors.run.status import OPEN
     from perdure.eventlog import clock
 
@@ -144,7 +142,7 @@ def _show(invocation: Invocation, page: RunPage, *, grouped: bool) -> None:
     if page["next_after"] is not None:
         invocation.say()
         invocation.say(f"There are more runs: raise --limit, or pass --after {page['next_after']}")
-    if any(run["status"] in OPEN for run in page["runs"]) and not is_held(invocation):
+    if any(run["status"] in OPEN for run in page["runs"]) and not at_work:
         invocation.say()
         invocation.say("No process is at work on this log: runs that have not ended wait for one.")
         invocation.say("`perdure retry RUN` resumes a run, `perdure cancel RUN` ends it.")
@@ -170,13 +168,6 @@ def _group_lines(groups: dict[str, list[RunRecord]], now: float, width: int | No
         shown.extend(lines[: len(tries)])
         lines = lines[len(tries) :]
     return shown
-
-
-def is_held(invocation: Invocation) -> bool:
-    """Tell whether a process holds the log, as far as this machine knows."""
-    from perdure.eventlog.sqlite.lock import holder_of
-
-    return holder_of(invocation.data.log) is not None
 
 
 def _row(run: RunRecord, now: float) -> tuple[Cell | str, ...]:
@@ -214,24 +205,21 @@ def note(run: RunRecord) -> str:
 @pass_invocation
 def plugins(invocation: Invocation) -> None:
     """List plugins with their entries and arguments, and plugins that failed to load."""
-    from perdure.runtime.plugins.loading import load_plugins
-    from perdure.runtime.runs.plugin_list import plugin_view, problem_view
-    from perdure.runtime.runs.settings import RunSettings
+    from perdure.runtime.plugins.loading import Problem
 
-    loaded = load_plugins(invocation.settings.of(RunSettings))
-    views = [plugin_view(loaded.plugins[plugin_id]) for plugin_id in sorted(loaded.plugins)]
+    page: PluginPage = Choice(invocation).asked(lambda caller: caller.call("plugins.list", {}))
     if invocation.json:
-        invocation.give({"plugins": views, "problems": list(map(problem_view, loaded.problems))})
+        invocation.give({"plugins": page["plugins"], "problems": page["problems"]})
     else:
-        for view in views:
+        for view in page["plugins"]:
             invocation.lines(_plugin_lines(view, invocation.width))
-        if not views:
+        if not page["plugins"]:
             invocation.say("No plugins are loaded.")
             invocation.say("Name your modules in perdure.toml (see docs/plugins.md):")
             invocation.say('  modules = ["my_plugins"]')
-        for problem in loaded.problems:
-            invocation.say(f"{styled('Problem:', 'error')} {problem}", err=True)
-    if loaded.problems:
+        for problem in page["problems"]:
+            invocation.say(f"{styled('Problem:', 'error')} {Problem(**problem)}", err=True)
+    if page["problems"]:
         raise click.exceptions.Exit(ExitCode.FAILED)
 
 

@@ -48,6 +48,7 @@ def test_the_table_has_every_operation() -> None:
         "runs.cancel_many",
         "runs.create",
         "runs.export",
+        "runs.find",
         "runs.get",
         "runs.list",
         "runs.logs",
