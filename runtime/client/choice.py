@@ -80,11 +80,10 @@ class Choice:
             async with open_remote(RealEnv(), self.server, _reading(self.features)) as remote:
                 yield remote
         elif writing:
-            from perdure.runtime.client.local import Embedded
-            from perdure.runtime.kernel.local_node import open_local_node
+            from perdure.runtime.client.embedded import open_embedded
 
-            async with open_local_node(self._invocation.settings, self.features) as node:
-                yield Embedded(node)
+            async with open_embedded(self._invocation.settings, self.features) as embedded:
+                yield embedded
         else:
             from perdure.runtime.client.beside import open_beside
 

@@ -1,4 +1,4 @@
-"""The two sides of the port that have the log's operations in this process."""
+"""The sides of the port that have the log's operations in this process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from perdure.runtime.kernel.channels import Subscription
     from perdure.runtime.kernel.data_directory import DataDir
-    from perdure.runtime.kernel.node import Node
     from perdure.runtime.kernel.operations import Operations
 
 FOLLOW: Final = "log.follow"  # as kernel.channels has it, which needs an event loop
@@ -71,17 +70,6 @@ class LocalFollow:
         self._ended = pulled.end
         events = [event.as_event() for event in pulled.events]
         return Delivery(events, pulled.cursor, self._live, pulled.end)
-
-
-class Embedded(LocalClient):
-    """The side of a process that holds the log."""
-
-    at_work: Final = True
-
-    def __init__(self, node: Node) -> None:
-        """Ask an open node."""
-        super().__init__(node.operations)
-        self.node = node
 
 
 class Beside(LocalClient):

@@ -71,9 +71,9 @@ def run(
     retry` resumes an interrupted run. If a server holds the log, the server executes the run, and
     Ctrl-C only stops watching.
     """
+    interrupts = click.get_current_context().with_resource(Interrupts())
     from perdure.runtime.runs.commands.stay import stay
 
-    interrupts = click.get_current_context().with_resource(Interrupts())
     choice = Choice(invocation)
     loaded = load_here(invocation, choice)
     view = _published(choice, loaded, *entry)
@@ -150,7 +150,7 @@ def _telling_what_it_takes(entry: tuple[str, str], view: EntryView | None) -> It
 
 async def _create(client: Client, request: dict[str, Any]) -> RunAnswer:
     """Create a run, or resume the run that has this key if no process executes it."""
-    from perdure.runtime.client.local import Embedded
+    from perdure.runtime.client.embedded import Embedded
     from perdure.runtime.execution.recovery import take_up
     from perdure.runtime.runs.part import runs_of
 
@@ -199,9 +199,6 @@ def retry(
     A resumed run continues after its last recorded step. Ctrl-C and exit codes are those of
     `perdure run`. Filters instead of a RUN select many runs; a server retries them.
     """
-    from perdure.runtime.plugins.entries import Entries
-    from perdure.runtime.runs.commands.stay import stay
-
     where = stated(**options)
     check_one_or_many(run, where)
     choice = Choice(invocation)
@@ -209,6 +206,9 @@ def retry(
         change_many(invocation, choice, "retry", where, yes=yes)
         return
     interrupts = click.get_current_context().with_resource(Interrupts())
+    from perdure.runtime.plugins.entries import Entries
+    from perdure.runtime.runs.commands.stay import stay
+
     passed = parsed_secrets(secrets)
     record = choice.asked(lambda caller: found_run(invocation, caller, run))["run"]
     has_ended = record["finished_at"] is not None

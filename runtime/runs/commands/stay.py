@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from perdure.runtime.client.local import Embedded
+from perdure.runtime.client.embedded import Embedded
 from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.terminal.interrupts import leave_soon
 from perdure.runtime.kernel.terminal.invocation import CommandRefusal, ExitCode
@@ -82,6 +82,7 @@ async def _execute(
         display.begin(answer["run"], answer["cursor"])
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_obey, interrupts, client, run_id, display)
+            nursery.start_soon(_tick, display)
             if answer["run"]["finished_at"] is None:
                 if answer["run"]["started_at"] is not None:
                     display.note("Resuming the run where it stopped.")
@@ -120,6 +121,7 @@ async def watch_run(
         if not is_over or after is not None:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(interrupts.cancel, nursery.cancel_scope)
+                nursery.start_soon(_tick, display)
                 keyboard = None
                 if is_answering:
                     otherwise = f"use: perdure answer {run_id}"
@@ -185,18 +187,13 @@ async def _follow(
     """Show the events of a run after a cursor until its end; the keyboard gets its questions."""
     run_id, place = answer["run"]["run_id"], after or answer["cursor"]
     limit = 1 if invocation.json else None  # a program gets the cursor of each event
-    async with (
-        client.follow("run", after=place, run_id=run_id, limit=limit) as follow,
-        trio.open_nursery() as nursery,
-    ):
-        nursery.start_soon(_tick, display)
+    async with client.follow("run", after=place, run_id=run_id, limit=limit) as follow:
         if keyboard is not None:
             await keyboard.look()
         async for delivery in follow:
             has_asked = [_show(event, delivery.cursor or "", display) for event in delivery.events]
             if keyboard is not None and any(has_asked):
                 await keyboard.look()
-        nursery.cancel_scope.cancel()
 
 
 def _show(event: Any, cursor: str, display: Display) -> bool:  # noqa: ANN401 - a RunEvent
