@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from perdure.runtime.client.address import Whereabouts
     from perdure.runtime.client.client import Delivery
 
-PATIENCE: Final = 10.0  # seconds without a server before everything that is open is given up
-REPEATS: Final = 5  # connections that one call is sent on
+PATIENCE: Final = 10.0  # seconds in which a server has to be found, or a call to be answered
 _TROUBLE: Final = (
     OSError,
     ConnectionLost,
@@ -125,24 +124,19 @@ class Remote:
 
     async def call(self, operation: str, args: Mapping[str, Any]) -> Any:  # noqa: ANN401
         """Ask for an operation."""
-        tries = 1
-        if operation in self._reading or args.get("idempotency_key") is not None:
-            tries = REPEATS
-        for _ in range(tries):
+        may_repeat = operation in self._reading or args.get("idempotency_key") is not None
+        until = self._env.monotonic() + self._patience
+        while True:
             connection = await self._current()
             try:
                 return await connection.call(operation, args)
-            except _TROUBLE:
+            except _TROUBLE as trouble:
                 connection.cut()
                 await connection.lost.wait()
-        if self._failure is not None and operation in self._reading:
-            raise self._failure
-        raise OperationError(
-            "UNAVAILABLE",
-            f"the connection was lost before {operation} was answered: whether it was done is not"
-            " known; look, and ask again if it was not (with an idempotency key, where there is"
-            " one, asking again is safe)",
-        )
+                if not may_repeat:
+                    raise _unknown(operation) from trouble
+                if self._env.monotonic() >= until:
+                    raise unavailable(self._where, trouble) from trouble
 
     @asynccontextmanager
     async def follow(
@@ -163,6 +157,14 @@ class Remote:
             self._follows.discard(follow)
             if self._connection is not None:
                 await self._connection.stop(follow)
+
+
+def _unknown(operation: str) -> OperationError:
+    return OperationError(
+        "UNAVAILABLE",
+        f"the connection was lost before {operation} was answered: whether it was done is not"
+        " known; look, and ask again if it was not (with an idempotency key that is safe at any time)",
+    )
 
 
 @asynccontextmanager

@@ -95,7 +95,7 @@ async def test_the_log_is_followed_from_its_beginning_and_on(tmp_path: Path, sid
 
 @EACH
 async def test_a_listing_comes_first_and_then_the_changes(tmp_path: Path, side: str) -> None:
-    """Without a cursor ``runs`` begins with what has not ended; its cursor comes when it is whole."""
+    """``runs`` begins with what has not ended; the listing's cursor comes when it is whole."""
     async with asked_through(side, tmp_path) as asked:
         await asked.ended("greet")
         open_runs = [await asked.begun("nap", seconds=60) for _ in range(3)]
