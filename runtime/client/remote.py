@@ -163,7 +163,7 @@ def _unknown(operation: str) -> OperationError:
     return OperationError(
         "UNAVAILABLE",
         f"the connection was lost before {operation} was answered: whether it was done is not"
-        " known; look, and ask again if it was not (with an idempotency key that is safe at any time)",
+        " known; look, and ask again if it was not (with an idempotency key that is always safe)",
     )
 
 

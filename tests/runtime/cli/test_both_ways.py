@@ -22,28 +22,27 @@ def serving(shell: Shell) -> Iterator[str]:
 
 
 def reading_commands(shell: Shell) -> list[tuple[str, ...]]:
-    """Every command that reads, on the runs of a shell."""
+    """Every command that reads, on the runs of a shell; one asked something, and was canceled."""
+    asking = shell.runs()[0]["run_id"]
+    then = shell.json("show", asking)["cursor"]
+    shell.call("cancel", asking)
     runs = shell.runs()
     ids = [run["run_id"] for run in runs]
     page = shell.json("runs", "--limit", "2")
-    then = shell.json("show", ids[0])["cursor"]
-    before = shell.json("show", ids[1])["cursor"]
-    asking = next(run for run in runs if run["entry_id"] == "ask")
     commands: list[tuple[str, ...]] = [
         ("runs", "--status", "succeeded", "--status", "failed"),
         ("runs", "--plugin", "test"),
         ("runs", "--entry", "fail", "--group", "root"),
         ("runs", "--task", "counting"),
         ("runs", "--plugin", "nope"),
-        ("runs", "--limit", "2", "--at", before),
+        ("runs",),
+        ("runs", "--limit", "2", "--at", shell.json("show", ids[1])["cursor"]),
         ("runs", "--after", page["next_after"], "--limit", "2"),
         ("runs", "--at", "2020-01-01"),
-        ("show", asking["run_id"], "--at", then),  # with its question
+        ("show", asking, "--at", then),  # with its question
         ("plugins",),
     ]
-    for run in runs:
-        if run["run_id"] != asking["run_id"]:  # a server goes on with it
-            commands += [(name, run["run_id"]) for name in ("show", "export", "logs")]
+    commands += [(name, run_id) for run_id in ids for name in ("show", "export", "logs")]
     refused: list[tuple[str, ...]] = [
         ("show", "ffff"),
         ("show", ids[0][:3]),

@@ -89,7 +89,7 @@ async def test_follows_through_connections_that_are_cut_at_any_byte(
         async with remote_at(proxy.url, patience=PATIENCE) as client:
             proxy.is_cutting = True
             asked = Asked(client, here)
-            naps = [await asked.begun("nap", seconds=60) for _ in range(3)]
+            naps = [await asked.begun("nap", seconds=600) for _ in range(2)]
             for _ in range(5):
                 await asked.ended("exports")
             client._connection.cut()  # type: ignore[union-attr]

@@ -69,10 +69,10 @@ async def test_it_ends_with_what_it_follows_and_not_with_its_server() -> None:
     follow = RemoteFollow({"channel": "run"}, "here")
     follow.take(CaughtUp(1, "live"))
     follow.take(Ended(1, "draining", "live"))
-    assert not follow.is_over
+    was_over = follow.is_over
     follow.lose()
     follow.take(Ended(2, "terminal", "end"))
-    assert follow.is_over
+    assert (was_over, follow.is_over) == (False, True)
     seen = [delivery async for delivery in follow]
     assert [(each.live, each.end, each.cursor) for each in seen] == [(True, True, "end")]
 
