@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from perdure.runtime.client.address import Address, Whereabouts
 
 MOST: Final = 64 << 20  # bytes of a message from the server, and of a refusal
+_SERVER_ERROR: Final = 500  # a proxy before a server that restarts answers so
 PIECE: Final = 64 << 10  # bytes that are read at a time
 
 
@@ -57,6 +58,7 @@ class Wire:
         self._refusal = bytearray()
         self._status = 0
         self._pieces = bytearray()
+        self._closed: ConnectionLost | None = None
         self.is_open = False
 
     def hello(self) -> bytes:
@@ -71,7 +73,8 @@ class Wire:
     def receive(self, data: bytes | bytearray) -> tuple[list[bytes], bytes]:
         """Take bytes, none at the end; give the messages that are whole, and what to send back.
 
-        Raise ConnectionLost at the end, and OperationError if the handshake is refused.
+        Raise ConnectionLost at the end, after all messages before it were given, and OperationError
+        if the handshake is refused.
         """
         messages: list[bytes] = []
         reply = b""
@@ -83,7 +86,9 @@ class Wire:
                 else:
                     self._take(event, messages)
         except ProtocolError as error:
-            raise ConnectionLost(f"the peer speaks no WebSocket: {error}") from error
+            self._closed = self._closed or ConnectionLost(f"this is no WebSocket: {error}")
+        if self._closed is not None and not messages:
+            raise self._closed
         return messages, reply
 
     def _take(self, event: Event, messages: list[bytes]) -> None:
@@ -106,7 +111,8 @@ class Wire:
                 if is_whole or len(self._refusal) > MOST:
                     raise self._refused()
             case CloseConnection(code=code, reason=reason):
-                raise ConnectionLost(f"the server closed the connection: {code} {reason or ''}")
+                told = f"the server closed the connection: {code} {reason or ''}"
+                self._closed = self._closed or ConnectionLost(told.rstrip())
             case _:
                 pass  # a Pong
 
@@ -114,6 +120,6 @@ class Wire:
         try:
             return error_of(msgspec.json.decode(self._refusal)["error"])
         except (msgspec.DecodeError, KeyError, TypeError):
-            return OperationError(
-                "NOT_FOUND", f"there is no Perdure at {self._address.url} (HTTP {self._status})"
-            )
+            code = "NOT_FOUND" if self._status < _SERVER_ERROR else "UNAVAILABLE"
+            message = f"there is no Perdure at {self._address.url} (HTTP {self._status})"
+            return OperationError(code, message)
