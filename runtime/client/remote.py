@@ -58,7 +58,6 @@ class Remote:
         self._connected = trio.Event()
         self._failure: OperationError | None = None
         self._follows: set[RemoteFollow] = set()
-        self.address = connection.address
 
     async def run(self) -> None:
         """Keep a connection until cancelled, or until no server is found any more."""
@@ -84,7 +83,6 @@ class Remote:
                     self._give_up(error)
                     break
             else:
-                self.address = connection.address
                 return connection
             if self._env.monotonic() >= until:
                 self._give_up(OperationError("UNAVAILABLE", self._where.lost))

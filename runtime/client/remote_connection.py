@@ -28,7 +28,6 @@ class RemoteConnection:
 
     def __init__(self, address: Address, stream: trio.abc.Stream) -> None:
         """Use ``open`` instead."""
-        self.address = address
         self.lost = trio.Event()
         self._stream = stream
         self._wire = Wire(address)

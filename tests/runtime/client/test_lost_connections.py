@@ -13,8 +13,10 @@ import trio
 from perdure.eventlog.env import RealEnv
 from perdure.eventlog.sqlite import SqliteStore
 from perdure.runtime.client.address import Announced
+from perdure.runtime.client.beside import open_beside
 from perdure.runtime.client.client import Delivery
 from perdure.runtime.client.remote import Remote, open_remote
+from perdure.runtime.features import FEATURES
 from perdure.runtime.kernel.data_directory import DataDir
 from perdure.runtime.kernel.errors import OperationError
 from tests.runtime.client.sides import (
@@ -185,6 +187,29 @@ async def test_a_server_that_stays_away_is_given_up(tmp_path: Path) -> None:
                 assert refused.value.code == "UNAVAILABLE"
                 with pytest.raises(OperationError, match="does not answer"):
                     await client.call("runs.list", {})
+
+
+async def test_a_follow_beside_a_log_gives_up_when_its_writer_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three looks after it was seen last; until then another process may take the log over."""
+    monkeypatch.setattr("perdure.runtime.client.local.LOOK", 0.05)
+    async with server_here(tmp_path):
+        pass
+    async with (
+        open_beside(DataDir(tmp_path), FEATURES) as client,
+        server_here(tmp_path) as here,
+        client.follow("log") as follow,
+    ):
+        await Asked(client, here).ended("greet")
+        await until(follow, lambda seen: bool(events_in(seen)))
+        assert client.at_work
+        here.server.stop()
+        await here.ended.wait()
+        assert not client.at_work
+        with pytest.raises(OperationError, match="no process is at work") as refused:
+            await until(follow, lambda _: False)
+        assert refused.value.code == "UNAVAILABLE"
 
 
 async def test_a_server_that_is_not_there_is_told_at_once() -> None:
