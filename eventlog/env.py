@@ -1,4 +1,4 @@
-"""The world as Perdure sees it: time, ids, chance, threads, processes, byte streams.
+"""The world as Perdure sees it: time, ids, chance, threads, processes.
 
 Every component gets them from one ``Env`` and from nowhere else. ``RealEnv`` is the real world;
 ``perdure.eventlog.simulation.SimEnv`` is a seeded one in which a whole server runs, crashes and
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import random
-import socket
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from uuid import UUID
@@ -124,9 +123,6 @@ class Env(Protocol):
     async def open_process(self, command: Sequence[str], **options: Any) -> Process:
         """Start a subprocess; ``options`` are those of ``trio.lowlevel.open_process``."""
 
-    def stream_pair(self) -> tuple[trio.abc.Stream, trio.abc.Stream]:
-        """Make two connected byte streams."""
-
 
 class RealEnv:
     """The real world."""
@@ -180,14 +176,6 @@ class RealEnv:
     async def open_process(self, command: Sequence[str], **options: Any) -> Process:
         """Start a subprocess."""
         return await trio.lowlevel.open_process(command, **options)
-
-    def stream_pair(self) -> tuple[trio.abc.Stream, trio.abc.Stream]:
-        """Make two connected sockets."""
-        left, right = socket.socketpair()
-        return (
-            trio.SocketStream(trio.socket.from_stdlib_socket(left)),
-            trio.SocketStream(trio.socket.from_stdlib_socket(right)),
-        )
 
 
 class _BufferedBits:

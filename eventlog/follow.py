@@ -8,6 +8,7 @@ nothing: the place moves only together with the batch that is returned.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
@@ -67,6 +68,23 @@ class FollowLimits:
     heartbeat: float = HEARTBEAT
 
 
+class Heartbeat(NamedTuple):
+    """When a follower is to hear how far the log is, although nothing matched."""
+
+    after: float  # seconds of silence
+    position: int  # what it has heard of
+    at: float
+
+    @classmethod
+    def told(cls, after: float, position: int, now: float) -> Heartbeat:
+        """Begin to count the silence: a position was told just now."""
+        return cls(after, position, now + after)
+
+    def due_at(self, position: int) -> float:
+        """Give the time at which to tell a position; never, if that is nothing new."""
+        return self.at if position > self.position else math.inf
+
+
 class Follow:
     """One follower's place in the log."""
 
@@ -83,8 +101,7 @@ class Follow:
         self._where = where
         self._limits = limits or FollowLimits()
         self._told_live = False
-        self._told_position = start.position
-        self._told_at = source.env.monotonic()
+        self.heartbeat = self._told()  # put back what it was if a batch was not passed on
 
     @property
     def mark(self) -> Mark:
@@ -112,14 +129,13 @@ class Follow:
         """Go on from a place further on: everything up to there was returned by somebody else."""
         self._mark = mark
         self._told_live = True
-        self._told_position = mark.position
-        self._told_at = self._source.env.monotonic()
+        self.heartbeat = self._told()
 
     def give_back(self, batch: Batch, count: int) -> Batch:
         """Keep so many records of the last batch, one at least; the others come again."""
         records = batch.records[:count]
         self._mark = records[-1].mark
-        self._told_position = self._mark.position
+        self.heartbeat = self._told()
         self._told_live = self._told_live and not batch.live
         return Batch(records, self.cursor, live=False)
 
@@ -134,7 +150,7 @@ class Follow:
         while True:
             signal = self._source.tail.signal  # taken before looking, so no wake-up is lost
             self._source.raise_if_closed()
-            recent = self._source.tail.after(self._mark.position, limit)
+            recent = self._source.tail.after(self._mark.position, limit, self._limits.bytes)
             if recent is None:
                 matching, live = await self._read_page(limit), False
             else:
@@ -157,12 +173,6 @@ class Follow:
         return matching
 
     def _take_recent(self, recent: list[Record]) -> tuple[list[Record], bool]:
-        size = 0
-        for count, record in enumerate(recent, 1):
-            size += record.size
-            if size >= self._limits.bytes and count < len(recent):
-                recent = recent[:count]
-                break
         matching = self._select(recent)
         if recent:
             self._mark = recent[-1].mark
@@ -173,23 +183,20 @@ class Follow:
             return records
         return [record for record in records if self._where.matches(record)]
 
+    def _told(self) -> Heartbeat:
+        now = self._source.env.monotonic()
+        return Heartbeat.told(self._limits.heartbeat, self._mark.position, now)
+
     def _heartbeat_is_due(self) -> bool:
-        return (
-            self._mark.position > self._told_position
-            and self._source.env.monotonic() >= self._told_at + self._limits.heartbeat
-        )
+        return self._source.env.monotonic() >= self.heartbeat.due_at(self._mark.position)
 
     def _batch(self, records: Sequence[Record], *, live: bool) -> Batch:
         self._told_live = self._told_live or live
-        self._told_position = self._mark.position
-        self._told_at = self._source.env.monotonic()
+        self.heartbeat = self._told()
         return Batch(records, self.cursor, live)
 
     async def _wait(self, signal: trio.Event) -> None:
         if self._source.env.faults is not None:
             await self._source.env.faults.reach(FaultPoint.FOLLOW_WAIT)
-        if self._mark.position == self._told_position:
-            await self._source.tail.wait(signal)
-            return
-        with trio.move_on_at(self._told_at + self._limits.heartbeat):
+        with trio.move_on_at(self.heartbeat.due_at(self._mark.position)):
             await self._source.tail.wait(signal)

@@ -10,7 +10,6 @@ tasks ends at its next step with ``Dead``.
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import trio
@@ -18,8 +17,10 @@ import trio.testing
 from trio._core import _run as _trio_scheduler
 
 from perdure.eventlog.env import FaultPoint, IdMint
+from perdure.eventlog.units import NANOSECONDS
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
     from typing import TypeVarTuple, Unpack
     from uuid import UUID
 
@@ -96,7 +97,6 @@ class SimEnv:
         self.died = trio.Event()
         self.wall_offset = 0  # nanoseconds; a test sets it to make the wall clock jump
         self.faults = SimFaults(self, chance)
-        self.programs: dict[str, Program] = {}
         self._ids = IdMint(self.now, chance.getrandbits)
 
     def kill(self) -> None:
@@ -115,7 +115,7 @@ class SimEnv:
 
     def now(self) -> int:
         """Wall time: virtual time since 2026, plus the offset."""
-        return EPOCH + round(trio.current_time() * 1e9) + self.wall_offset
+        return EPOCH + round(trio.current_time() * NANOSECONDS) + self.wall_offset
 
     def monotonic(self) -> float:
         """Virtual seconds."""
@@ -167,98 +167,5 @@ class SimEnv:
         return await self.run_sync(fn, limiter=limiter)
 
     async def open_process(self, command: Sequence[str], **_: Any) -> Process:
-        """Start one of the programs that the test has put into ``programs``."""
-        self.breathe()
-        return await SimProcess.start(self, self.programs[command[0]], command)
-
-    def stream_pair(self) -> tuple[trio.abc.Stream, trio.abc.Stream]:
-        """Make two connected streams that deliver in seeded pieces."""
-        left, right = trio.testing.memory_stream_pair()
-        return SimStream(self, left), SimStream(self, right)
-
-
-class SimStream(trio.abc.HalfCloseableStream):
-    """A memory stream that hands out what was sent in pieces of any size."""
-
-    def __init__(self, env: SimEnv, stream: trio.StapledStream[Any, Any]) -> None:
-        """Wrap one end of a memory stream pair."""
-        self._env = env
-        self._stream = stream
-
-    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Send everything, or die in the middle."""
-        self._env.breathe()
-        await self._stream.send_all(data)
-        self._env.breathe()
-
-    async def wait_send_all_might_not_block(self) -> None:
-        """Wait until sending makes sense."""
-        await self._stream.wait_send_all_might_not_block()
-
-    async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """Receive a piece of seeded size."""
-        self._env.breathe()
-        piece = self._env.random.choice([1, 7, 1000, 65536])
-        received = await self._stream.receive_some(min(piece, max_bytes or piece))
-        self._env.breathe()
-        return bytes(received)
-
-    async def send_eof(self) -> None:
-        """Say that nothing more will be sent."""
-        await self._stream.send_eof()
-
-    async def aclose(self) -> None:
-        """Close this end."""
-        await self._stream.aclose()
-
-
-Program = Callable[[Sequence[str], trio.abc.Stream], Awaitable[int]]
-
-
-class SimProcess:
-    """A program that runs as a task of the simulation, with its standard streams in memory."""
-
-    stderr: trio.abc.ReceiveStream | None = None
-
-    def __init__(self, stream: trio.abc.Stream, pid: int) -> None:
-        """Use ``start``."""
-        self.stdin: trio.abc.SendStream | None = stream
-        self.stdout: trio.abc.ReceiveStream | None = stream
-        self.pid = pid
-        self.returncode: int | None = None
-        self._ended = trio.Event()
-        self._scope = trio.CancelScope()
-
-    @classmethod
-    async def start(cls, env: SimEnv, program: Program, command: Sequence[str]) -> SimProcess:
-        """Start a program in a task of its own, as a child outlives who started it."""
-        ours, theirs = env.stream_pair()
-        process = cls(ours, env.random.randrange(2, 1 << 22))
-        trio.lowlevel.spawn_system_task(process._run, program, command, theirs)
-        await trio.lowlevel.checkpoint()
-        return process
-
-    async def _run(self, program: Program, command: Sequence[str], stream: trio.abc.Stream) -> None:
-        code = -9
-        with self._scope:
-            try:
-                code = await program(command, stream)
-            except Exception:  # noqa: BLE001 - a program's failure is its exit status
-                code = 1
-        await trio.aclose_forcefully(stream)
-        self.returncode = code
-        self._ended.set()
-
-    async def wait(self) -> int:
-        """Wait for the end."""
-        await self._ended.wait()
-        assert self.returncode is not None
-        return self.returncode
-
-    def terminate(self) -> None:
-        """End it: simulated programs handle no signals."""
-        self._scope.cancel()
-
-    def kill(self) -> None:
-        """End it."""
-        self._scope.cancel()
+        """Refuse: no processes are simulated."""
+        raise OSError(f"there are no processes in a simulation: {command[0]}")

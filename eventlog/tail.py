@@ -58,12 +58,21 @@ class Tail:
         self.head = head
         self.wake()
 
-    def after(self, position: int, limit: int) -> list[Record] | None:
-        """Give up to ``limit`` records that follow a position; None if that is too long ago."""
+    def after(self, position: int, limit: int, size: int | None = None) -> list[Record] | None:
+        """Give up to ``limit`` records that follow a position; None if that is too long ago.
+
+        With ``size`` they have so many bytes, and the rest of those of the last one.
+        """
         if position < self._floor:
             return None
         first = bisect_right(self._records, position, key=_POSITION)
-        return self._records[first : first + limit]
+        records = self._records[first : first + limit]
+        if size is not None:
+            for count, record in enumerate(records, 1):
+                size -= record.size
+                if size <= 0:
+                    return records[:count]
+        return records
 
     def after_in_scope(self, scope: str, position: int, most: int) -> list[Record] | None:
         """Give a scope's records after a position; None if the store finds them sooner.

@@ -7,7 +7,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from perdure.runtime.execution.run_context import RunContext as RunContext
     from perdure.runtime.plugins.contract import FailedStep as FailedStep
     from perdure.runtime.plugins.contract import PluginError as PluginError
     from perdure.runtime.plugins.contract import Retry as Retry
@@ -16,7 +15,8 @@ if TYPE_CHECKING:
     from perdure.runtime.plugins.plugin import DeclarationError as DeclarationError
     from perdure.runtime.plugins.plugin import entry as entry
     from perdure.runtime.plugins.plugin import plugin as plugin
-    from perdure.runtime.process.sync_run_context import SyncRunContext as SyncRunContext
+    from perdure.runtime.plugins.run_context import RunContext as RunContext
+    from perdure.runtime.plugins.run_context import SyncRunContext as SyncRunContext
     from perdure.runtime.secrets.secret import Secret as Secret
 
     __version__: str
@@ -26,9 +26,9 @@ _HOMES = {
     "PluginError": "perdure.runtime.plugins.contract",
     "Retry": "perdure.runtime.plugins.contract",
     "RunCancelled": "perdure.runtime.plugins.contract",
-    "RunContext": "perdure.runtime.execution.run_context",
+    "RunContext": "perdure.runtime.plugins.run_context",
     "StepError": "perdure.runtime.plugins.contract",
-    "SyncRunContext": "perdure.runtime.process.sync_run_context",
+    "SyncRunContext": "perdure.runtime.plugins.run_context",
     "DeclarationError": "perdure.runtime.plugins.plugin",
     "entry": "perdure.runtime.plugins.plugin",
     "plugin": "perdure.runtime.plugins.plugin",

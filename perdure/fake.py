@@ -9,22 +9,41 @@ Nothing is stored and nothing runs elsewhere. ``perdure.testing.run_entry`` runs
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from perdure.runtime.execution.run_context import RunContext
-from perdure.runtime.plugins.contract import ONCE, FailedStep, PluginError, Retry, RunCancelled
+from perdure.actors.run.item_id import export_item_id
+from perdure.actors.run.output import inline_bytes
+from perdure.eventlog import cbor
+from perdure.runtime.execution.refusals import told_to_plugins
+from perdure.runtime.execution.steps import recordable
+from perdure.runtime.plugins.byte_source import pieces_of
+from perdure.runtime.plugins.contract import FailedStep, PluginError, RunCancelled
+from perdure.runtime.plugins.current_run import CurrentRun
+from perdure.runtime.plugins.run_context import RunContext
+from perdure.runtime.plugins.run_messages import (
+    Ask,
+    Export,
+    Log,
+    Progress,
+    Result,
+    Sleep,
+    Stage,
+    Start,
+)
+from perdure.runtime.plugins.run_port import AboutRun
+from perdure.runtime.plugins.step_names import StepNames
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable
 
-Result = TypeVar("Result")
+    from perdure.runtime.plugins.run_messages import Bytes, Call, Report, Step
 
 
-@dataclass(slots=True, kw_only=True)
-class FakeRun:
-    """``ctx.run`` without a run."""
+@dataclass(kw_only=True)
+class FakeRun(CurrentRun):
+    """``ctx.run`` without a run: it checks what a real one checks, and notes the rest here."""
 
     id: str = "fake-run"
     attempt: int = 1
@@ -33,6 +52,7 @@ class FakeRun:
     deadline: int | None = None
     attempt_token: str = "fake-run"  # noqa: S105 - it is no secret
     cancelled: bool = False
+    cancel_reason: str | None = None
     answers: Mapping[str, Any] = field(default_factory=dict)
     progress_reports: list[tuple[float, str | None]] = field(default_factory=list)
     stages: list[tuple[str, str | None]] = field(default_factory=list)
@@ -42,131 +62,125 @@ class FakeRun:
     steps: dict[str, Any] = field(default_factory=dict)
     slept: float = 0.0
     started: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
-    asked: int = 0
 
-    def check_cancelled(self) -> None:
-        """Raise RunCancelled if the test has set ``cancelled``."""
-        if self.cancelled:
-            raise RunCancelled(None)
+    def __post_init__(self) -> None:
+        """Lead to a port that notes everything here."""
+        super().__init__(_FakePort(self))
 
-    def progress(self, progress: float, message: str | None = None) -> None:
-        """Note a report."""
-        self.progress_reports.append((progress, message))
 
-    def status(self, stage: str, message: str | None = None) -> None:
-        """Note a stage."""
-        self.stages.append((stage, message))
+class _FakePort:
+    """Notes what an entry says, and does its steps; a sleep takes no time."""
 
-    def log(self, text: str, level: str = "info") -> None:
-        """Note a line."""
-        self.lines.append((level, text))
+    def __init__(self, run: FakeRun) -> None:
+        self._run = run
+        self._names = StepNames()
 
-    async def export(
-        self,
-        type: str,  # noqa: A002 - it is the item's type
-        content: Any,  # noqa: ANN401 - as its type says
-        description: str | None = None,
-        **more: Any,
-    ) -> str:
-        """Note an item; give its id."""
-        self.exports.append({"type": type, "content": content, "description": description, **more})
-        return f"{self.id}.{len(self.exports)}"
+    @property
+    def about(self) -> AboutRun:
+        run = self._run
+        return AboutRun(
+            id=run.id,
+            attempt=run.attempt,
+            root_id=run.root_id,
+            trace_id=run.trace_id,
+            deadline=run.deadline,
+            attempt_token=run.attempt_token,
+        )
 
-    async def export_text(self, text: str, description: str | None = None, **more: Any) -> str:
-        """Note a text."""
-        return await self.export("text", text, description, **more)
+    @property
+    def cancelled(self) -> bool:
+        return self._run.cancelled
 
-    async def export_url(self, url: str, description: str | None = None, **more: Any) -> str:
-        """Note an address."""
-        return await self.export("url", url, description, **more)
+    @property
+    def cancel_reason(self) -> str | None:
+        return self._run.cancel_reason
 
-    async def export_binary_url(self, url: str, description: str | None = None, **more: Any) -> str:
-        """Note the address of bytes."""
-        return await self.export("binary_url", url, description, **more)
+    def report(self, report: Report) -> None:
+        match report:
+            case Progress():
+                self._run.progress_reports.append((report.progress, report.message))
+            case Stage():
+                self._run.stages.append((report.stage, report.message))
+            case Log():
+                self._run.lines.append((report.level, report.text))
+            case Result():
+                self._mark(report)
 
-    async def export_binary(
-        self, data: bytes | str, description: str | None = None, **more: Any
-    ) -> str:
-        """Note a few bytes."""
-        return await self.export("binary", data, description, **more)
+    def _mark(self, result: Result) -> None:
+        for number in result.numbers(self._run.id):
+            if number > len(self._run.exports):
+                fault = f"export {number} cannot be a result: there is none"
+                raise PluginError("VALIDATION_ERROR", fault)
+        self._run.results = tuple(result.items)
 
-    async def export_bytes(
-        self,
-        data: bytes | Iterable[bytes] | AsyncIterable[bytes],
-        description: str | None = None,
-        *,
-        mime: str | None = None,
-        key: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> str:
-        """Note bytes, all of them, however they arrive."""
-        if isinstance(data, AsyncIterable):
-            data = [bytes(piece) async for piece in data]
-        whole = bytes(data) if isinstance(data, bytes | bytearray) else b"".join(data)
-        more = {"mime": mime, "key": key, "metadata": metadata}
-        said = {name: part for name, part in more.items() if part is not None}
-        return await self.export("bytes", whole, description, **said)
+    async def call(self, call: Call) -> Any:  # noqa: ANN401 - what was asked for
+        match call:
+            case Export():
+                if call.type == "binary":
+                    with told_to_plugins:
+                        inline_bytes(call.content)
+                return self._note(call, call.type, call.content)
+            case Sleep():
+                self._names.claim(call.name, "sleep")
+                self._run.check_cancelled()
+                self._run.slept += call.seconds
+                return None
+            case Ask():
+                return self._answer(call.question, self._names.claim(call.name, "ask"))
+            case Start():
+                self._names.claim(call.name, "start")
+                self._run.started.append((call.plugin_id, call.entry_id, call.args))
+                return f"fake-child-{len(self._run.started)}"
 
-    async def export_json(self, value: Any, description: str | None = None, **more: Any) -> str:  # noqa: ANN401
-        """Note a value."""
-        return await self.export("json", value, description, **more)
-
-    async def export_id(self, ref: str, description: str | None = None, **more: Any) -> str:
-        """Note a reference."""
-        return await self.export("id", ref, description, **more)
-
-    def result(self, *items: str) -> None:
-        """Note the result."""
-        self.results = items
-
-    async def step(
-        self, name: str, fn: Callable[..., Awaitable[Result]], *args: Any, retry: Retry = ONCE
-    ) -> Result:
-        """Do a step, as often as its rule allows, without waiting between tries."""
-        for tries in range(1, retry.tries + 1):
+    async def step(self, step: Step, body: Callable[[], Awaitable[Any]]) -> Any:  # noqa: ANN401
+        """Try as often as the rule allows, without waiting between tries."""
+        name, failed = self._names.claim(step.name), 0
+        while True:
+            self._run.check_cancelled()
             try:
-                value = await fn(*args)
+                value = await body()
             except RunCancelled:
                 raise
             except Exception as error:
-                if tries == retry.tries:
-                    raise FailedStep("PLUGIN_ERROR", f"{type(error).__name__}: {error}") from error
+                failed += 1
+                if step.retry.delay_after(failed) is None:
+                    raise _failed(error) from error
             else:
-                self.steps[name] = value
-                return value
-        raise PluginError("VALIDATION_ERROR", "a step is tried at least once")
+                self._run.steps[name] = recorded = cbor.decode(recordable(name, value))
+                return recorded
 
-    async def sleep(self, seconds: float, name: str | None = None) -> None:  # noqa: ARG002
-        """Note a sleep; it takes no time."""
-        self.slept += seconds
+    async def export_bytes(self, item: Bytes, data: Any) -> str:  # noqa: ANN401 - bytes, in any way
+        whole = b"".join([bytes(piece) async for piece in pieces_of(data)])
+        return self._note(item, "bytes", whole)
 
-    async def ask(self, question: Any, name: str | None = None) -> Any:  # noqa: ANN401
-        """Give the answer that the test has prepared."""
-        self.asked += 1
-        name = name or f"ask-{self.asked}"
-        if name not in self.answers:
+    def _note(self, item: Export | Bytes, kind: str, content: Any) -> str:  # noqa: ANN401 - as its kind says
+        more = {"key": item.key, "mime": item.mime, "metadata": item.metadata}
+        said = {name: part for name, part in more.items() if part is not None}
+        about = {"type": kind, "content": content, "description": item.description}
+        self._run.exports.append({**about, **said})
+        return export_item_id(self._run.id, len(self._run.exports))
+
+    def _answer(self, question: object, name: str) -> Any:  # noqa: ANN401 - what the test has prepared
+        self._run.check_cancelled()
+        if name not in self._run.answers:
             raise AssertionError(f"{name} asks {question!r}: pass answers={{{name!r}: ...}}")
-        return self.answers[name]
+        return self._run.answers[name]
 
-    async def start(
-        self,
-        plugin_id: str,
-        entry_id: str,
-        args: Mapping[str, Any] | None = None,
-        name: str | None = None,  # noqa: ARG002 - a fake run is never called again
-    ) -> str:
-        """Note a child."""
-        self.started.append((plugin_id, entry_id, dict(args or {})))
-        return f"fake-child-{len(self.started)}"
+
+def _failed(error: Exception) -> FailedStep:
+    if isinstance(error, PluginError):
+        more: Any = {"details": error.details, "retriable": error.retriable}
+        return FailedStep(error.code, error.message, **more)
+    return FailedStep("PLUGIN_ERROR", f"{type(error).__name__}: {error}")
 
 
 class FakeContext(RunContext):
     """A context whose run is a fake one."""
 
     __slots__ = ()
-    run: FakeRun  # type: ignore[assignment]
+    run: FakeRun
 
 
 def fake_context(**parts: Any) -> FakeContext:
     """Make a context for a test; ``parts`` are fields of FakeRun."""
-    return FakeContext(FakeRun(**parts))  # type: ignore[arg-type]
+    return FakeContext(FakeRun(**parts))

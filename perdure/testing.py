@@ -27,7 +27,7 @@ from perdure.actors.run.events import (
     SleepBegun,
     StepRecorded,
 )
-from perdure.actors.run.stream import stream_of
+from perdure.actors.run.stream import run_id_of, stream_of
 from perdure.actors.run.views import ExportItem, RunRecord
 from perdure.eventlog.errors import LogClosed
 from perdure.eventlog.filter import Filter
@@ -163,7 +163,7 @@ async def _live_once(script: _Script, store: _Store, env: SimEnv, life: int) -> 
                 part = runs_of(node)
                 run_id = await _begin(script, store, part.runs, plugin.id)
                 nursery.start_soon(_answer_questions, script, log, part.runs, run_id)
-                await part.host.end_of(run_id)
+                await part.executor.end_of(run_id)
                 ran.append(await _result(part.runs, run_id, life))
                 nursery.cancel_scope.cancel()
             process.cancel_scope.cancel()
@@ -190,7 +190,7 @@ async def _begin(script: _Script, store: _Store, runs: Runs, plugin_id: str) -> 
     """Create the run, or find it if an earlier life has."""
     created = [r for r in store.read_all(0, _EVERYTHING).records if r.name == "run.created"]
     if created:
-        return created[0].stream.removeprefix("run/")
+        return run_id_of(created[0].stream)
     request = CreateRun(
         plugin_id=plugin_id, entry_id=script.entry_id, args=script.args, timeout=script.timeout
     )

@@ -1,6 +1,7 @@
 """The rules of a run: what it decides, and what becomes of it.
 
-``decide`` refuses or gives events; ``evolve`` takes any history. Both are pure. A run is executed
+``decide`` refuses or gives events; ``evolve`` takes any history. Both are pure, and both take what
+is possible in which status from one table (``perdure.actors.run.status``). A run is executed
 only under an activation, which has an epoch; whatever an execution sends carries its epoch, and
 any other is refused here. That is the fence: an execution that was given up for lost can come back
 and say what it likes.
@@ -15,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from perdure.actors.decider import Decider
-from perdure.actors.errors import AnsweredOtherwise, Fenced, Invalid, NoSuchQuestion, NotNow
+from perdure.actors.errors import AnsweredOtherwise, Fenced, Invalid, NoSuchQuestion
 from perdure.actors.run.commands import (
     Activate,
     Answer,
@@ -50,12 +51,13 @@ from perdure.actors.run.events import (
     StepRecorded,
 )
 from perdure.actors.run.output import check_output
-from perdure.actors.run.status import CancelIntent, CancelMode, Outcome, Status
+from perdure.actors.run.status import CancelMode, Move, Outcome, Status, can, moved, require
+from perdure.actors.run.stopped import canceled, end_of_stopped, timed_out
 from perdure.eventlog.record import FieldValue
+from perdure.eventlog.units import NANOSECONDS
 
-FOLD: Final = "run-1"  # the version of this fold; snapshots of another are not used
+FOLD: Final = "run-2"  # the version of this fold; snapshots of another are not used
 MAX_IDLE_ACTIVATIONS: Final = 3
-_NANOSECONDS: Final = 1_000_000_000
 _A_CENTURY: Final = 100 * 365 * 24 * 3600.0  # seconds; nobody waits longer
 INPUT_REQUIRED: Final = "input_required"  # the stage of a run that waits for an answer
 
@@ -78,6 +80,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     stage: str | None = None
     cancel: CancelRequested | None = None
     cancel_mode: CancelMode | None = None
+    cancel_at: int = 0  # when it was asked in this mode
+    cancel_deadline: int | None = None  # when a harder way follows, as the newest request says
     exports: int = 0
     marked: tuple[int, ...] = ()
     open_questions: frozenset[str] = frozenset()
@@ -92,7 +96,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         """When time is up: counted from the start, whatever happened since."""
         if self.started_at is None or self.created.timeout is None:
             return None
-        return self.started_at + round(min(self.created.timeout, _A_CENTURY) * _NANOSECONDS)
+        return self.started_at + round(min(self.created.timeout, _A_CENTURY) * NANOSECONDS)
 
     @property
     def asking(self) -> frozenset[str]:
@@ -106,10 +110,10 @@ def decide(run: Run, command: RunCommand) -> tuple[RunEvent, ...]:
         case Activate():
             return _activate(run, command)
         case Deactivate(epoch=epoch, at=at):
-            _require_charge(run, epoch)
+            _require_charge(run, epoch, Move.WORK)
             return (Deactivated(epoch=epoch, at=at),)
         case Deliver(epoch=epoch, outputs=outputs):
-            _require_charge(run, epoch)
+            _require_charge(run, epoch, Move.WORK)
             _check_outputs(run, outputs)
             return outputs
         case Finish():
@@ -125,8 +129,7 @@ def decide(run: Run, command: RunCommand) -> tuple[RunEvent, ...]:
 
 
 def _activate(run: Run, command: Activate) -> tuple[RunEvent, ...]:
-    if run.status not in {Status.QUEUED, Status.RUNNING}:
-        raise NotNow("activating", run.status)
+    require(run.status, Move.ACTIVATE)
     if command.epoch != run.epoch + 1:
         raise Fenced(command.epoch, run.epoch)
     return (
@@ -140,7 +143,7 @@ def _activate(run: Run, command: Activate) -> tuple[RunEvent, ...]:
 
 
 def _finish(run: Run, command: Finish) -> tuple[RunEvent, ...]:
-    _require_charge(run, command.epoch)
+    _require_charge(run, command.epoch, command.outcome)
     if (command.error is None) != (command.outcome is Outcome.SUCCEEDED):
         raise Invalid("a run succeeds without an error and ends otherwise with one")
     marked = _check_outputs(run, command.outputs)
@@ -149,7 +152,7 @@ def _finish(run: Run, command: Finish) -> tuple[RunEvent, ...]:
 
 
 def _request_cancel(run: Run, command: RequestCancel) -> tuple[RunEvent, ...]:
-    if run.status.is_terminal:
+    if not can(run.status, Move.CANCEL):
         return ()  # too late is not an error
     if run.cancel_mode is not None:
         if command.mode <= run.cancel_mode:
@@ -163,7 +166,7 @@ def _request_cancel(run: Run, command: RequestCancel) -> tuple[RunEvent, ...]:
         at=command.at,
         deadline=command.deadline,
     )
-    if run.status is Status.QUEUED:
+    if not can(run.status, Move.WORK):  # no entry is there to end it
         return (requested, _ended_by(run, requested, command.at))
     return (requested,)
 
@@ -176,8 +179,7 @@ def _answer(run: Run, command: Answer) -> tuple[RunEvent, ...]:
         raise AnsweredOtherwise(command.question_id)
     if command.question_id not in run.open_questions:
         raise NoSuchQuestion(command.question_id)
-    if run.status is not Status.RUNNING:
-        raise NotNow("answering", run.status)
+    require(run.status, Move.ANSWER)
     return (
         Answered(
             question_id=command.question_id,
@@ -202,12 +204,12 @@ def _is_same(given: Any, other: Any) -> bool:  # noqa: ANN401 - any answers
 
 def _recover(run: Run, command: Recover) -> tuple[RunEvent, ...]:
     """What becomes of a run whose host is gone."""
-    if run.status.is_terminal or run.status is Status.QUEUED:
-        return ()
+    if not can(run.status, Outcome.FAILED):
+        return ()  # it has ended, or waits for its first host
     if run.cancel is not None:
         return (_ended_by(run, run.cancel, command.at),)
     if run.deadline is not None and command.at >= run.deadline:
-        return (_ended(run, Outcome.TIMEOUT, timed_out(run), command.at),)
+        return (_ended(run, Outcome.TIMEOUT, timed_out(run.created), command.at),)
     if not command.compatible:
         return (_lost(run, "the plugin's version has changed and is not compatible", command.at),)
     if not command.resumes:
@@ -217,26 +219,10 @@ def _recover(run: Run, command: Recover) -> tuple[RunEvent, ...]:
     return ()
 
 
-def timed_out(run: Run) -> RunError:
-    """The error of a run whose time is up."""
-    return RunError(
-        code="TIMEOUT",
-        message=f"the run did not end within {run.created.timeout:g} seconds"
-        if run.created.timeout is not None
-        else "the run did not end in time",
-        retriable=True,
-    )
-
-
-def canceled(reason: str | None) -> RunError:
-    """The error of a run that was canceled."""
-    return RunError(code="CANCELED", message=reason or "the run was canceled")
-
-
 def _ended_by(run: Run, cancel: CancelRequested, at: int) -> RunEnded:
-    if cancel.intent is CancelIntent.TIMEOUT and run.status is not Status.QUEUED:
-        return _ended(run, Outcome.TIMEOUT, timed_out(run), at)
-    return _ended(run, Outcome.CANCELED, canceled(cancel.reason), at)
+    if not can(run.status, Outcome.TIMEOUT):  # it has not begun
+        return _ended(run, Outcome.CANCELED, canceled(cancel.reason), at)
+    return _ended(run, *end_of_stopped(run.created, cancel), at)
 
 
 def _lost(run: Run, why: str, at: int) -> RunEnded:
@@ -248,10 +234,11 @@ def _ended(run: Run, outcome: Outcome, error: RunError, at: int) -> RunEnded:
     return RunEnded(outcome=outcome, error=error, result=run.marked, at=at)
 
 
-def _require_charge(run: Run, epoch: int) -> None:
-    """Refuse whoever is not the execution in charge."""
+def _require_charge(run: Run, epoch: int, move: Move | Outcome) -> None:
+    """Refuse whoever is not the execution in charge, and what the run cannot do now."""
     if not run.active or epoch != run.epoch:
         raise Fenced(epoch, run.epoch)
+    require(run.status, move)
 
 
 def _check_outputs(run: Run, outputs: tuple[Output, ...]) -> tuple[int, ...]:
@@ -300,15 +287,19 @@ def evolve(run: Run | None, event: RunEvent) -> Run:
             return _answered(run, event)
         case ChildStarted(child_run_id=child):
             return replace(run, idle_activations=0, children=(*run.children, child))
-        case CancelRequested(mode=mode):
-            status = Status.CANCEL_REQUESTED if run.status is Status.RUNNING else run.status
-            return replace(run, status=status, cancel=event, cancel_mode=mode)
-        case CancelEscalated(mode=mode):
-            return replace(run, cancel_mode=mode)
+        case CancelRequested():
+            status = moved(run.status, Move.CANCEL)
+            return _asked_to_end(replace(run, status=status, cancel=event), event)
+        case CancelEscalated():
+            return _asked_to_end(run, event)
         case RunEnded():
             return _over(run, event)
         case _:
             assert_never(event)
+
+
+def _asked_to_end(run: Run, event: CancelRequested | CancelEscalated) -> Run:
+    return replace(run, cancel_mode=event.mode, cancel_at=event.at, cancel_deadline=event.deadline)
 
 
 def _asleep(run: Run, until: int) -> Run:
@@ -337,7 +328,7 @@ def _activated(run: Run, event: Activated) -> Run:
     waiting = bool(run.open_questions) or run.asleep_until > event.at
     return replace(
         run,
-        status=Status.RUNNING if run.status is Status.QUEUED else run.status,
+        status=moved(run.status, Move.ACTIVATE),
         epoch=event.epoch,
         active=True,
         plugin_version=event.plugin_version,
@@ -367,6 +358,8 @@ def describe(before: Run | None, after: Run) -> dict[str, FieldValue]:
         "status": after.status.value,
         "changed": before is None or before.status is not after.status,
     }
+    if after.created.started_by is not None:
+        fields["started_by"] = after.created.started_by
     if after.progress is not None:
         fields["progress"] = after.progress
     if before is not None and before.stage is not None and after.stage is None:

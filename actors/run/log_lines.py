@@ -10,6 +10,7 @@ from typing import Final
 
 from perdure.actors.run.events import LogBatch, LogLine
 from perdure.actors.run.output import readable
+from perdure.eventlog.units import NANOSECONDS
 
 MAX_LINES: Final = 200  # that wait; more in one flush are dropped and counted
 MAX_LINE: Final = 2000  # characters of a line
@@ -18,7 +19,6 @@ MAX_LINE_BYTES: Final = 256 << 10  # that wait
 BURST: Final = 8 << 20  # bytes that a run may log as fast as it likes
 RATE: Final = 64 << 10  # bytes a second in the long run
 FLOOD: Final = 64 << 20  # bytes that were dropped, less the rate: no log is meant to be that large
-_NANOSECONDS: Final = 1_000_000_000
 
 
 class LogLines:
@@ -65,7 +65,7 @@ class LogLines:
         return batch
 
     def _allow_more(self, now: int) -> None:
-        grown = (now - self._counted_at) * RATE // _NANOSECONDS
+        grown = (now - self._counted_at) * RATE // NANOSECONDS
         if grown > 0:
             self._counted_at = now
             self._allowed = min(BURST, self._allowed + grown)

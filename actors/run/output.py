@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from math import isfinite
 from typing import Final
 
 from perdure.actors.errors import Invalid, TooLarge
@@ -15,6 +14,7 @@ from perdure.actors.run.events import (
     ResultMarked,
     StageChanged,
 )
+from perdure.actors.run.report_bounds import MAX_LABEL, MAX_MESSAGE, progress_fault, text_fault
 from perdure.eventlog.errors import CodecError
 
 # Each type of export with the field that carries its content.
@@ -25,10 +25,8 @@ EXPORT_FIELDS: Final = {
     "binary": "binary",
     "json": "json",
 }
-MAX_LABEL: Final = 64
 MAX_OUTPUT: Final = 900_000  # bytes of one output; a record holds a megabyte
 MAX_BINARY: Final = 64 << 10  # bytes that an item may hold itself; more has an address
-MAX_MESSAGE: Final = 4096
 
 
 def check_output(output: Output, exports: int) -> None:
@@ -49,10 +47,7 @@ def check_output(output: Output, exports: int) -> None:
 
 def check_progress(progress: float) -> None:
     """Refuse a progress that is no number from 0.0 to 1.0."""
-    if isinstance(progress, bool) or not isinstance(progress, int | float):
-        raise Invalid(f"progress is a number from 0.0 to 1.0, not a {type(progress).__name__}")
-    if not isfinite(progress) or not 0.0 <= progress <= 1.0:
-        raise Invalid(f"progress is a number from 0.0 to 1.0, not {progress}")
+    _refuse(progress_fault(progress))
 
 
 def checked_size(output: Output) -> int:
@@ -68,8 +63,7 @@ def checked_size(output: Output) -> int:
 
 def readable(text: str, what: str) -> str:
     """Give a text as it can be stored: what no encoding knows is replaced."""
-    if not isinstance(text, str):
-        raise Invalid(f"{what} is a text, not a {type(text).__name__}")
+    _refuse(text_fault(text, what))
     if text.isascii() and "\0" not in text:
         return text
     return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\ufffd")
@@ -101,5 +95,10 @@ def _check_export(export: ExportAppended, exports: int) -> None:
 
 
 def _check_length(text: str | None, most: int, what: str) -> None:
-    if text is not None and len(text) > most:
-        raise Invalid(f"{what} has {len(text)} characters; at most {most} are allowed")
+    if text is not None:
+        _refuse(text_fault(text, what, most))
+
+
+def _refuse(fault: str | None) -> None:
+    if fault is not None:
+        raise Invalid(fault)

@@ -7,10 +7,16 @@
 
 A run that was asked to stop may still finish first, fail, or run out of time: what happened is
 what is recorded. Nothing leads out of the four ends.
+
+``TRANSITIONS`` is what the rules of a run (``perdure.actors.run.core``) run on: a command that
+needs a move which is not in the row of the run's status is refused, or changes nothing.
 """
 
+from collections.abc import Mapping
 from enum import IntEnum, StrEnum
 from typing import Final
+
+from perdure.actors.errors import NotNow
 
 
 class Status(StrEnum):
@@ -60,13 +66,57 @@ class CancelMode(IntEnum):
     FORCE = 2  # its process is killed; nobody waits for it
 
 
-TERMINAL: Final = frozenset({Status.SUCCEEDED, Status.FAILED, Status.CANCELED, Status.TIMEOUT})
+class Move(StrEnum):
+    """What can be done to a run that has not ended, as a refusal names it."""
+
+    ACTIVATE = "activating"
+    WORK = "recording outputs"
+    ANSWER = "answering"
+    CANCEL = "canceling"
+
+
+_ENDS: Final[Mapping[Move | Outcome, Status]] = {outcome: outcome.status for outcome in Outcome}
+_CANCELED: Final[Mapping[Move | Outcome, Status]] = {Outcome.CANCELED: Status.CANCELED}
+_OVER: Final[Mapping[Move | Outcome, Status]] = {}
+
+TRANSITIONS: Final[Mapping[Status, Mapping[Move | Outcome, Status]]] = {
+    # A cancel request of a queued run is recorded together with its end.
+    Status.QUEUED: {Move.ACTIVATE: Status.RUNNING, Move.CANCEL: Status.QUEUED, **_CANCELED},
+    Status.RUNNING: {
+        Move.ACTIVATE: Status.RUNNING,
+        Move.WORK: Status.RUNNING,
+        Move.ANSWER: Status.RUNNING,
+        Move.CANCEL: Status.CANCEL_REQUESTED,
+        **_ENDS,
+    },
+    Status.CANCEL_REQUESTED: {
+        Move.WORK: Status.CANCEL_REQUESTED,
+        Move.CANCEL: Status.CANCEL_REQUESTED,
+        **_ENDS,
+    },
+    Status.SUCCEEDED: _OVER,
+    Status.FAILED: _OVER,
+    Status.CANCELED: _OVER,
+    Status.TIMEOUT: _OVER,
+}
+
+
+def can(status: Status, move: Move | Outcome) -> bool:
+    """Tell whether a run in this status can move so."""
+    return move in TRANSITIONS[status]
+
+
+def require(status: Status, move: Move | Outcome) -> None:
+    """Refuse a move that a run in this status cannot make."""
+    if move not in TRANSITIONS[status]:
+        raise NotNow(move.value, status)
+
+
+def moved(status: Status, move: Move | Outcome) -> Status:
+    """Give the status after a move that has happened; a move without an edge changes nothing."""
+    return TRANSITIONS[status].get(move, status)
+
+
+TERMINAL: Final = frozenset(status for status, moves in TRANSITIONS.items() if not moves)
 ENDED: Final = frozenset(status.value for status in TERMINAL)  # as texts, for those who read them
 OPEN: Final = frozenset(status.value for status in Status) - ENDED
-
-MOVES: Final = {
-    Status.QUEUED: frozenset({Status.RUNNING, Status.CANCELED}),
-    Status.RUNNING: TERMINAL | {Status.CANCEL_REQUESTED},
-    Status.CANCEL_REQUESTED: TERMINAL,
-    **dict.fromkeys(TERMINAL, frozenset[Status]()),
-}

@@ -15,7 +15,9 @@ from perdure.actors.run.events import (
     RunCreated,
     StageChanged,
 )
+from perdure.actors.run.item_id import export_item_id
 from perdure.actors.run.output import EXPORT_FIELDS
+from perdure.actors.run.stream import run_id_of
 
 if TYPE_CHECKING:
     from perdure.actors.run.core import Run
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from perdure.eventlog.record import Record
 
 _MICROSECOND: Final = 1000
-_LONGEST_NUMBER: Final = 18  # digits of an item's number; no run comes near
 _TEXTS: Final = ("text", "message", "question")  # where a question that is a mapping has its text
 _REPORTS: Final = frozenset({ProgressReported.event_name, StageChanged.event_name})
 _DELTA_MESSAGE: Final = 160  # the record has all of it; a delta stays under 2 KiB in any script
@@ -66,6 +67,8 @@ class RunRecord(TypedDict):
     session_id: str | None
     deadline: float | None
     questions: list[str]
+    started_by: str | None  # the run whose entry started it
+    children: int  # how many it has started itself
 
 
 class ExportRef(TypedDict):
@@ -129,19 +132,9 @@ def seconds(nanoseconds: int) -> float:
     return nanoseconds // _MICROSECOND / 1_000_000
 
 
-def export_item_id(run_id: str, number: int) -> str:
-    """Name an item: unique everywhere, and in the order of the run."""
-    return f"{run_id}.{number}"
-
-
-def item_number(item_id: str) -> tuple[str, int] | None:
-    """Give the run and the number that an item's id names, if it is one."""
-    run_id, _, number = item_id.rpartition(".")
-    if not run_id or not number.isascii() or not number.isdigit() or number.startswith("0"):
-        return None
-    if len(number) > _LONGEST_NUMBER:
-        return None
-    return run_id, int(number)
+def maybe_seconds(nanoseconds: int | None) -> float | None:
+    """Give a time that there may be as ``seconds`` does."""
+    return None if nanoseconds is None else seconds(nanoseconds)
 
 
 def record(run: Run, updated_at: int) -> RunRecord:
@@ -160,8 +153,8 @@ def record(run: Run, updated_at: int) -> RunRecord:
         "root_run_id": created.root_run_id,
         "parent_run_id": created.parent_run_id,
         "attempt": created.attempt,
-        "started_at": _maybe_seconds(run.started_at),
-        "finished_at": _maybe_seconds(run.finished_at),
+        "started_at": maybe_seconds(run.started_at),
+        "finished_at": maybe_seconds(run.finished_at),
         "progress": run.progress,
         "cancel_requested": cancel is not None,
         "cancel_reason": cancel.reason if cancel else None,
@@ -171,8 +164,10 @@ def record(run: Run, updated_at: int) -> RunRecord:
         "message": run.message,
         "stage": run.stage,
         "session_id": created.session_id,
-        "deadline": _maybe_seconds(run.deadline),
+        "deadline": maybe_seconds(run.deadline),
         "questions": sorted(run.asking),
+        "started_by": created.started_by,
+        "children": len(run.children),
     }
 
 
@@ -197,7 +192,7 @@ def delta(record: Record) -> RunDelta | None:
         return None
     change: RunDelta = {
         "op": "add" if record.name == RunCreated.event_name else "change",
-        "run_id": record.stream.removeprefix("run/"),
+        "run_id": run_id_of(record.stream),
         "status": str(fields["status"]),
         "progress": cast("float | None", fields.get("progress")),
         "updated_at": seconds(record.commit_time),
@@ -275,7 +270,3 @@ def log_line(created: RunCreated, line: LogLine) -> LogLineView:
 
 def _short(message: str | None) -> str | None:
     return None if message is None else message[:_DELTA_MESSAGE]
-
-
-def _maybe_seconds(nanoseconds: int | None) -> float | None:
-    return None if nanoseconds is None else seconds(nanoseconds)

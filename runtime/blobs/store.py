@@ -25,6 +25,7 @@ from weakref import WeakValueDictionary
 import trio
 
 from perdure.eventlog.errors import DiskFull
+from perdure.eventlog.units import NANOSECONDS
 from perdure.runtime.blobs.blob import Blob, is_scope
 from perdure.runtime.blobs.depot import MemoryDepot
 from perdure.runtime.kernel.errors import OperationError
@@ -43,7 +44,6 @@ QUOTA: Final = 10 << 30
 SCOPE_QUOTA: Final = 1 << 30
 GRACE: Final = 24 * 3600.0
 MEASURED: Final = 1000  # scopes whose sizes are remembered
-_NANOSECONDS: Final = 1_000_000_000
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _log = logging.getLogger("perdure.blobs")
 
@@ -216,7 +216,7 @@ class BlobStore:
 
     async def collect(self, named: Callable[[str], Awaitable[Collection[Blob]]]) -> Collected:
         """Remove old blobs that nobody names. ``named`` asks the log, as it is when it is asked."""
-        before = self.env.now() - round(self.limits.grace * _NANOSECONDS)
+        before = self.env.now() - round(self.limits.grace * NANOSECONDS)
         blobs = size = 0
         await self._measured()
         for scope in await self.call(self._depot.scopes):

@@ -29,7 +29,6 @@ _LITTLE: Final = 1 << 30
 _TOO_LITTLE: Final = 64 << 20
 _BEGINNING: Final = 1_700_000_000  # seconds; a clock before this has not been set
 _SKEW: Final = 1.0  # seconds that the log may be ahead of the clock
-_NANOSECONDS: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +160,7 @@ def _fsyncs(place: Path) -> Iterator[float]:
     import tempfile
 
     from perdure.eventlog import clock
+    from perdure.eventlog.units import NANOSECONDS
 
     with tempfile.NamedTemporaryFile(dir=place, prefix=".perdure-doctor-") as file:
         for _ in range(FSYNCS):
@@ -168,13 +168,14 @@ def _fsyncs(place: Path) -> Iterator[float]:
             file.flush()
             begun = clock.ticks()
             os.fsync(file.fileno())
-            yield (clock.ticks() - begun) / _NANOSECONDS
+            yield (clock.ticks() - begun) / NANOSECONDS
 
 
 def _clock(data: DataDir) -> Iterator[Check]:
     from perdure.eventlog import clock
+    from perdure.eventlog.units import NANOSECONDS
 
-    now = clock.wall() / _NANOSECONDS
+    now = clock.wall() / NANOSECONDS
     told = instant(now)
     ahead = _newest(data) - now
     if now < _BEGINNING:
@@ -190,11 +191,12 @@ def _newest(data: DataDir) -> float:
     """Return the time of the newest record in epoch seconds."""
     from perdure.eventlog.errors import EventLogError
     from perdure.eventlog.sqlite import SqliteStore
+    from perdure.eventlog.units import NANOSECONDS
 
     with suppress(EventLogError, OSError):
         store = SqliteStore.open_reader(data.log)
         try:
-            return store.commit_time() / _NANOSECONDS
+            return store.commit_time() / NANOSECONDS
         finally:
             store.close()
     return 0.0

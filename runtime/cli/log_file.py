@@ -60,7 +60,8 @@ def verify(invocation: Invocation) -> None:
 
     from perdure.eventlog.snapshots import MemorySnapshots
     from perdure.eventlog.verify import verify as verify_log
-    from perdure.runtime.kernel.log_reader import ReadableLog, completed
+    from perdure.runtime.kernel.completion import completed
+    from perdure.runtime.kernel.log_reader import ReadableLog
     from perdure.runtime.secrets.sealed_backup import SealReport, verify_seals
     from perdure.runtime.secrets.sealed_files import SealFolder
 

@@ -14,6 +14,7 @@ import trio
 from perdure.actors.errors import Fenced
 from perdure.actors.run.commands import Deliver
 from perdure.eventlog.errors import LogClosed
+from perdure.eventlog.units import NANOSECONDS
 from perdure.runtime.plugins.contract import PluginError, RunCancelled
 
 if TYPE_CHECKING:
@@ -21,24 +22,24 @@ if TYPE_CHECKING:
 
     from perdure.actors.run.events import ChildStarted, Output
     from perdure.runtime.execution.execution import Execution
-    from perdure.runtime.execution.execution_port import Desk
+    from perdure.runtime.execution.executor import Executor
     from perdure.runtime.execution.outbox import RunOutbox
 
 OUTPUT_FLOOD: Final = "OUTPUT_FLOOD"
 _FLOODED: Final = "the entry logs without end; most of it was dropped"
 FLUSH_AFTER: Final = 0.05  # seconds an output waits for company
-_NANOSECONDS: Final = 1_000_000_000
 
 
 class OutputDelivery:
     """The way of an execution's outputs into the log."""
 
-    def __init__(self, execution: Execution, desk: Desk, outbox: RunOutbox) -> None:
+    def __init__(self, execution: Execution, executor: Executor, outbox: RunOutbox) -> None:
         """Nothing waits yet."""
         self.outbox = outbox
         self.turn = trio.StrictFIFOLock()  # one at a time says something
         self._execution = execution
-        self._desk = desk
+        self._children = executor.children
+        self._env = executor.context.env
         self._room = trio.Event()
         self._item_came = trio.Event()
         self._flushing = False
@@ -70,12 +71,13 @@ class OutputDelivery:
         self, started: ChildStarted, plugin_id: str, entry_id: str, args: dict[str, Any]
     ) -> None:
         """Put the start of a child into the log, together with the child."""
-        accepted = await self._execution.secrets.accept_child(plugin_id, entry_id, args)
+        child = await self._execution.secrets.accept_child(
+            started.child_run_id, plugin_id, entry_id, args
+        )
         parent = self._execution.run
         async with self.turn:
             take = partial(self._take, started)
-            start = self._desk.children.start
-            await self._say(partial(start, parent, started, take, plugin_id, entry_id, accepted))
+            await self._say(partial(self._children.start, parent, started, child, take))
 
     def _take(self, *outputs: Output) -> Deliver:
         """Take all that may leave now, and make room."""
@@ -88,10 +90,10 @@ class OutputDelivery:
     async def _flush(self) -> None:
         """Hand over what waits until nothing does: items soon, reports when their window opens."""
         while (due := self.outbox.due(self._execution.now())) is not None:
-            wait = max(FLUSH_AFTER, (due - self._execution.now()) / _NANOSECONDS)
+            wait = max(FLUSH_AFTER, (due - self._execution.now()) / NANOSECONDS)
             self._item_came = trio.Event()
             if self.outbox.has_items:
-                await self._desk.env.sleep(FLUSH_AFTER)
+                await self._env.sleep(FLUSH_AFTER)
             else:
                 with trio.move_on_after(wait) as waiting:
                     await self._item_came.wait()
@@ -100,7 +102,7 @@ class OutputDelivery:
             await self.hand_over()
         self._flushing = False
 
-    async def _say(self, say: Callable[[], Awaitable[None]]) -> None:
+    async def _say(self, say: Callable[[], Awaitable[object]]) -> None:
         """Say something as the execution in charge, to the end; when it is not heard, stop."""
         try:
             with trio.CancelScope(shield=True):

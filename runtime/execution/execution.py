@@ -2,28 +2,29 @@
 
 An execution is a guest of its run. Everything it says carries its epoch; when it is refused because
 another has taken over, it stops and says nothing more. It ends the run with one command that holds
-its last outputs and its outcome.
+its last outputs and its outcome. What it may do at any moment is told by its state, which moves
+only as the table of ``perdure.actors.run.activation`` allows.
 """
 
 from __future__ import annotations
 
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import trio
 
 from perdure.actors.errors import Fenced
-from perdure.actors.run.commands import Deactivate, Deliver, Finish, RequestCancel
-from perdure.actors.run.core import canceled, timed_out
-from perdure.actors.run.status import CancelIntent, CancelMode, Outcome
-from perdure.actors.run.views import item_number
-from perdure.runtime.execution.current_run import CurrentRun
+from perdure.actors.run.activation import Activation, Happening, advance
+from perdure.actors.run.commands import Deactivate, Deliver, Finish
+from perdure.actors.run.item_id import item_number
+from perdure.actors.run.status import CancelMode, Outcome
+from perdure.actors.run.stopped import canceled, end_of_stopped
 from perdure.runtime.execution.delivery import OutputDelivery
-from perdure.runtime.execution.limits import LAST_WORDS
+from perdure.runtime.execution.escalation import Escalation
+from perdure.runtime.execution.inline_port import InlinePort
 from perdure.runtime.execution.outbox import RunOutbox
 from perdure.runtime.execution.outcome import SUCCESS, Ending, ending_of_value, error_of
-from perdure.runtime.execution.run_context import RunContext
 from perdure.runtime.execution.run_secrets import RunSecrets
 from perdure.runtime.execution.waits import Waiting
 from perdure.runtime.plugins.contract import RunCancelled
@@ -37,69 +38,75 @@ if TYPE_CHECKING:
     from perdure.actors.run.commands import RunCommand
     from perdure.actors.run.core import Run
     from perdure.actors.run.history import History
-    from perdure.runtime.execution.execution_port import Desk
+    from perdure.runtime.execution.executor import Executor
     from perdure.runtime.plugins.plugin import Entry
-
-_NANOSECONDS: Final = 1_000_000_000
 
 
 class Execution:
     """An entry at work, under one epoch of its run."""
 
-    def __init__(self, desk: Desk, folded: Folded[Run], entry: Entry, history: History) -> None:
+    def __init__(
+        self, executor: Executor, folded: Folded[Run], entry: Entry, history: History
+    ) -> None:
         """Begin where the history ends. The run has just been activated."""
+        context = executor.context
         self.run = folded.state
         self.history = history
         self.epoch = folded.state.epoch
-        self._desk = desk
+        self.state = Activation.WORKING
+        self._executor = executor
         self._entry = entry
-        self._started_at = self.run.started_at or 0
-        self.secrets = RunSecrets(desk, entry, self.run.created)
+        self._env = context.env
+        self.secrets = RunSecrets(executor, entry, self.run.created)
         self.redactor = self.secrets.redactor
         self.outbox = RunOutbox(
             self.redactor,
             self.run.created.trace_id,
             history,
-            self._started_at,
-            progress_items=desk.limits.progress_items,
+            self.run.started_at or 0,
+            progress_items=context.limits.progress_items,
         )
-        self.delivery = OutputDelivery(self, desk, self.outbox)
-        self.blobs = desk.blobs
-        self.inline_limit = desk.limits.inline_limit
-        self._work = trio.CancelScope()
-        self.forced = trio.Event()  # nobody waits for the entry any more
+        self.delivery = OutputDelivery(self, executor, self.outbox)
+        self.escalation = Escalation(self, context)
+        self.blobs = context.blobs
+        self.inline_limit = context.limits.inline_limit
         self.changed = trio.Event()  # what is known of the run
         self.waiting = Waiting(self)
-        self._helpers: set[trio.CancelScope] = set()  # of a flush, an escalation, a deadline
-        self._broken: Exception | None = None
-        self._is_over = False
-        self._escalating = False
-        self._fenced = False
-        self._draining = False
-        self._ended = False
+        self._work = trio.CancelScope()
+        self._helpers: set[trio.CancelScope] = set()  # of a flush, of the escalation
+        self._failure: Exception | None = None  # what has failed, once that stopped the entry
 
     # Its life
 
     async def execute(self) -> None:
         """Call the entry and end the run, unless another activation takes over meanwhile."""
-        self._look_at(self.run)
-        if self.run.deadline is not None:
-            self.start(partial(self._give_up_at, self.run.deadline))
-        ending = await self._call()
-        self._is_over = True
+        self._heed_cancel()
+        ending = self._counting(await self._call())
+        goes_down = trio.current_effective_deadline() == -inf  # the next host goes on from here
+        self._happens(Happening.ABANDON if goes_down else Happening.RETURN)
         for helper in list(self._helpers):
             helper.cancel()
-        if trio.current_effective_deadline() == -inf and not self._draining:
-            return  # this host is going down: the next one goes on from here
-        with trio.CancelScope(shield=True):
-            await self._end(ending)
+        if not self.state.is_silent:
+            with trio.CancelScope(shield=True):
+                await self._end(ending)
 
-    def start(self, helper: Callable[[], Awaitable[None]]) -> None:
-        """Start a task that ends with this execution; if it fails, the run does."""
-        if not self._is_over:
-            scope = trio.CancelScope()
-            self._helpers.add(scope)
-            self._desk.start(partial(self._help, scope, helper))
+    def _happens(self, happening: Happening) -> None:
+        """Take in what has happened; an entry that is to stop is interrupted."""
+        before, self.state = self.state, advance(self.state, happening)
+        if self.state.is_stopping and not before.is_stopping:
+            self._work.cancel()
+            self.escalation.begin_grace()
+
+    def start(self, helper: Callable[[], Awaitable[None]]) -> bool:
+        """Start a task that ends with this execution; if it fails, the run does.
+
+        Tell whether there was still time for it.
+        """
+        if not self.state.entry_is_at_work:
+            return False
+        scope = trio.CancelScope()
+        self._helpers.add(scope)
+        return self._executor.start(partial(self._help, scope, helper))
 
     async def _help(self, scope: trio.CancelScope, helper: Callable[[], Awaitable[None]]) -> None:
         with scope:
@@ -109,23 +116,16 @@ class Execution:
                 self.break_off(error)
         self._helpers.discard(scope)
 
-    def break_off(self, error: Exception) -> None:
-        """Stop the entry; its run has failed with this."""
-        self._broken = error
-        self._work.cancel()
-
-    async def _call(self) -> Ending:
-        context = RunContext(CurrentRun(self))
-        if self.run.deadline is not None:
-            left = (self.run.deadline - self.now()) / _NANOSECONDS
-            self._work.deadline = trio.current_time() + left
+    async def _call(self) -> Ending | None:
+        """Call the entry; give the ending it comes to, if it does."""
+        port = InlinePort(self)
         ending: Ending | None = None
         created, loop = self.run.created, trio.lowlevel.current_trio_token()
         work_for(LoggedRun(created.run_id, created.trace_id, self.redactor, self.log, loop))
         with self._work:
             try:
                 args = await self.secrets.arguments()
-                value = await self._desk.call(self, self._entry, context, args)
+                value = await self._executor.call(self, self._entry, port, args)
                 ending = self._value_returned(value)
             except trio.Cancelled:
                 raise
@@ -138,36 +138,52 @@ class Execution:
                     ending = self._failed(failed)
                 if cancelled is not None:
                     raise cancelled from None
-        if ending is None or (self._work.cancel_called and ending is not SUCCESS):
-            return self._interrupted()  # what an entry that is stopped still says does not count
         return ending
 
     async def _end(self, ending: Ending) -> None:
+        """Say the last word: the end of the run, or that it is let go of."""
         async with self.delivery.turn:
-            if self._fenced or self._ended:
+            if self.state.is_silent:
                 return
             now = self.now()
+            outputs = self.outbox.take(now, last=True)
             try:
-                if self._draining:
-                    outputs = self.outbox.take(now, last=True)
-                    if outputs:
-                        await self.ask(Deliver(epoch=self.epoch, outputs=outputs, at=now))
-                    await self.ask(Deactivate(epoch=self.epoch, at=now))
-                    return
-                await self.ask(
-                    Finish(
-                        epoch=self.epoch,
-                        outcome=ending.outcome,
-                        error=ending.error,
-                        outputs=self.outbox.take(now, last=True),
-                        at=now,
+                if not self.state.lets_go:
+                    await self.ask(
+                        Finish(
+                            epoch=self.epoch,
+                            outcome=ending.outcome,
+                            error=ending.error,
+                            outputs=outputs,
+                            at=now,
+                        )
                     )
-                )
-                self._ended = True
+                    return
+                if outputs:
+                    await self.ask(Deliver(epoch=self.epoch, outputs=outputs, at=now))
+                await self.ask(Deactivate(epoch=self.epoch, at=now))
             except Fenced:
-                self._fenced = True
+                self._happens(Happening.FENCE)
+
+    async def end_without_entry(self) -> None:
+        """End the run although its entry, which was told to stop, is still at work."""
+        ending = self._stopped()
+        self._happens(Happening.FORCE)
+        with trio.CancelScope(shield=True):
+            await self._end(ending)
 
     # How it ends
+
+    def _counting(self, own: Ending | None) -> Ending:
+        """Give the ending that counts: of an entry that was stopped, only its success does."""
+        if own is not None and (own is SUCCESS or self.state is Activation.WORKING):
+            return own
+        return self._stopped()
+
+    def _stopped(self) -> Ending:
+        if self._failure is not None:
+            return Ending(Outcome.FAILED, error_of(self._failure, self.redactor))
+        return Ending(*end_of_stopped(self.run.created, self.run.cancel))
 
     def _value_returned(self, value: Any) -> Ending:  # noqa: ANN401 - whatever an entry returns
         is_result = value is not None and not self.outbox.marked_a_result
@@ -184,80 +200,58 @@ class Execution:
             self.log("error", trace)
         return Ending(Outcome.FAILED, error_of(error, self.redactor))
 
-    def _interrupted(self) -> Ending:
-        if self._broken is not None:
-            return Ending(Outcome.FAILED, error_of(self._broken, self.redactor))
-        cancel = self.run.cancel
-        if cancel is None or cancel.intent is CancelIntent.TIMEOUT:
-            return Ending(Outcome.TIMEOUT, timed_out(self.run))
-        return Ending(Outcome.CANCELED, canceled(cancel.reason))
-
-    # What its host tells it
+    # What happens to it
 
     def see(self, run: Run) -> None:
         """Learn what has become of the run: an answer, a cancel request, its end."""
-        if run.epoch != self.epoch or run.status.is_terminal:
-            self.stop_silently()  # another is in charge, or nobody any more
         self.run = run
+        if run.status.is_terminal:
+            self._happens(Happening.ENDED)
+        elif run.epoch != self.epoch or not run.active:
+            self._happens(Happening.FENCE)
+        self.notify()
+        if run.cancel_mode is not None:
+            self._heed_cancel()
+
+    def notify(self) -> None:
+        """Wake those who wait for news."""
         self.changed.set()
         self.changed = trio.Event()
-        self._look_at(run)
+
+    def _heed_cancel(self) -> None:
+        if self.state.is_silent:
+            return
+        mode = self.run.cancel_mode
+        if mode is not None and mode >= CancelMode.INTERRUPT:
+            self.interrupt()
+        if mode is CancelMode.FORCE:
+            self.escalation.forced.set()
+        self.escalation.consider()
+
+    def interrupt(self) -> None:
+        """Stop the entry: it was asked to end and does not, or its time is up."""
+        self._happens(Happening.INTERRUPT)
+
+    def break_off(self, error: Exception) -> None:
+        """Stop the entry; unless something else counts more, its run has failed with this."""
+        self._happens(Happening.BREAK)
+        if self.state is Activation.BROKEN and self._failure is None:
+            self._failure = error
 
     def drain(self) -> None:
         """Stop without ending the run: the next host goes on from here."""
-        self._draining = True
-        self._work.cancel()
-
-    def _look_at(self, run: Run) -> None:
-        if run.cancel_mode is None or run.status.is_terminal:
-            return
-        if self._is_asked(CancelMode.INTERRUPT):
-            self._work.cancel()
-        if self._is_asked(CancelMode.FORCE):
-            self.forced.set()
-        if not self._escalating:
-            self._escalating = True
-            self.start(self._escalate)
-
-    async def _escalate(self) -> None:
-        """Give the entry time to obey, then interrupt it, then end the run without it."""
-        for mode in (CancelMode.INTERRUPT, CancelMode.FORCE):
-            await self._until_asked(mode, self._desk.limits.cancel_grace)
-            if not self._is_asked(mode):
-                at = self.now()
-                deadline = self._desk.limits.next_step_at(mode, at)
-                await self.ask(RequestCancel(by="host", mode=mode, at=at, deadline=deadline))
-        await self._desk.env.sleep(LAST_WORDS)
-        with trio.CancelScope(shield=True):
-            await self._end(self._interrupted())
-
-    async def _give_up_at(self, deadline: int) -> None:
-        """End the run when its time is up and its entry, interrupted, still does not end."""
-        left = (deadline - self.now()) / _NANOSECONDS
-        await self._desk.env.sleep(max(0, left) + self._desk.limits.cancel_grace)
-        with trio.CancelScope(shield=True):
-            await self._end(Ending(Outcome.TIMEOUT, timed_out(self.run)))
-
-    async def _until_asked(self, mode: CancelMode, most: float) -> None:
-        """Wait until the run is asked to end in this way, so many seconds at most."""
-        with trio.move_on_after(most):
-            while not self._is_asked(mode):
-                await self.changed.wait()
-
-    def _is_asked(self, mode: CancelMode) -> bool:
-        return self.run.cancel_mode is not None and self.run.cancel_mode >= mode
+        self._happens(Happening.DRAIN)
 
     def stop_silently(self) -> None:
         """Say nothing more: another is in charge, or nobody hears it."""
-        self._fenced = True
-        self._work.cancel()
+        self._happens(Happening.FENCE)
 
     # What ctx.run needs
 
     def rests(self, by: int) -> None:
         """Count among those that only wait, or no more; one with a process or a thread never."""
         if self._entry.where == "inline":
-            self._desk.rest(by)
+            self._executor.rest(by)
 
     @property
     def cancel_requested(self) -> bool:
@@ -275,28 +269,23 @@ class Execution:
             await self.changed.wait()
         return self.cancel_reason
 
-    @property
-    def is_left_behind(self) -> bool:
-        """Whether the run no longer waits for its entry."""
-        return self._is_over or self._ended or self._fenced
-
     async def stop_if_over(self) -> None:
         """Begin nothing new for a run that no longer waits for this entry."""
         await trio.lowlevel.checkpoint_if_cancelled()
-        if self.is_left_behind:  # which an entry that shields itself has not heard
+        if not self.state.hears_its_entry:  # which an entry that shields itself has not heard
             raise RunCancelled("the run goes on, or has ended, without this entry")
 
     async def in_thread(self, fn: Callable[[], Any]) -> Any:  # noqa: ANN401 - what it returns
         """Call a function in a thread; when the run ends without it, it is left behind."""
-        return await self._desk.env.run_and_leave(fn, limiter=self._desk.threads)
+        return await self._env.run_and_leave(fn, limiter=self._executor.threads)
 
     def now(self) -> int:
         """Wall time."""
-        return self._desk.env.now()
+        return self._env.now()
 
     def new_id(self) -> str:
         """Mint an id."""
-        return str(self._desk.env.new_id())
+        return str(self._env.new_id())
 
     def reached(self, step: str) -> None:
         """Come by a step that has its outcome in the log."""
@@ -304,7 +293,7 @@ class Execution:
 
     def log(self, level: str, text: str) -> None:
         """Log a line that the entry has printed, or given to the standard logging module."""
-        if not self.is_left_behind:
+        if self.state.hears_its_entry:
             self.outbox.log(level, text, self.now())
             self.delivery.something_waits()
 
@@ -313,11 +302,11 @@ class Execution:
         named = item_number(item_id)
         if named is not None and named[0] == self.run.created.run_id:
             return named[1] <= self.outbox.exports
-        return await self._desk.has_export(self.run, item_id)
+        return await self._executor.has_export(self.run, item_id)
 
-    async def ask(self, command: RunCommand) -> None:
-        """Ask the run."""
-        await self._desk.ask(self.run.created.run_id, command)
+    async def ask(self, command: RunCommand) -> Run:
+        """Ask the run; give it as it is then."""
+        return (await self._executor.ask(self.run.created.run_id, command)).state
 
 
 def _apart(error: BaseException) -> tuple[BaseException | None, BaseException | None]:

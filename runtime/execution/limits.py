@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from perdure.actors.run.status import CancelMode
+from perdure.actors.run.escalation import harder_at
+from perdure.eventlog.units import NANOSECONDS
 from perdure.runtime.kernel.live_actors import IDLE
 from perdure.runtime.plugins.plugin import LONGEST
 
+if TYPE_CHECKING:
+    from perdure.actors.run.status import CancelMode
+
 CANCEL_GRACE: Final = 5.0  # seconds an entry gets to obey, and again after being interrupted
 SYNC_WAIT: Final = 30.0  # seconds that a caller who wants to wait for the end may wait
-LAST_WORDS: Final = 0.1  # seconds for an entry that obeys to come to its end; then nobody waits
 DEFAULT_LIMIT: Final = 1000  # runs at once, on the whole host
 ALIVE: Final = 10  # times as many may be alive, if the others wait in a sleep or for an answer
-_NANOSECONDS: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,10 +36,11 @@ class HostLimits:
         longest = LONGEST if self.timeout is None else self.timeout
         return self.timeout if asked is None else min(asked, longest)
 
-    def next_step_at(self, mode: CancelMode, at: int) -> int:
-        """Give when a run that was asked to end at an instant is asked in a harder way.
+    @property
+    def grace(self) -> int:
+        """Give how long an entry gets to obey, in nanoseconds."""
+        return round(self.cancel_grace * NANOSECONDS)
 
-        After the hardest, it is ended without its entry.
-        """
-        grace = LAST_WORDS if mode is CancelMode.FORCE else self.cancel_grace
-        return at + round(grace * _NANOSECONDS)
+    def harder_at(self, mode: CancelMode, at: int) -> int:
+        """Give when a harder way follows on a cancel request that is made at an instant."""
+        return harder_at(mode, at, self.grace)

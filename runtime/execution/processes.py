@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from perdure.runtime.execution.execution import Execution
-    from perdure.runtime.execution.run_context import RunContext
+    from perdure.runtime.execution.inline_port import InlinePort
     from perdure.runtime.plugins.plugin import Entry, Program
 
 
@@ -23,7 +23,7 @@ class Processes(Protocol):
         """Own the processes until cancelled; then none is left."""
 
     async def call(
-        self, execution: Execution, entry: Entry, ctx: RunContext, args: Mapping[str, Any]
+        self, execution: Execution, entry: Entry, port: InlinePort, args: Mapping[str, Any]
     ) -> Any:  # noqa: ANN401 - what the entry returns
         """Have an entry executed by a process; when this returns or raises, nothing of it runs."""
 
@@ -43,7 +43,7 @@ class NoProcesses:
         self,
         execution: Execution,  # noqa: ARG002 - nothing is executed
         entry: Entry,
-        ctx: RunContext,  # noqa: ARG002
+        port: InlinePort,  # noqa: ARG002
         args: Mapping[str, Any],  # noqa: ARG002
     ) -> Never:
         """Refuse to execute an entry."""

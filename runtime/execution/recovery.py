@@ -1,4 +1,4 @@
-"""Recovery is start-up: a host takes up what one that is gone has left.
+"""Recovery is start-up: an executor takes up what one that is gone has left.
 
 Queued runs are dispatched again. What was asked to end has ended; what is past its deadline has
 timed out; everything else goes on from what it recorded, or is lost, as its entry says. The rules
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from perdure.actors.run.core import Run
     from perdure.eventlog.log import EventLog
-    from perdure.runtime.execution.host import Host
+    from perdure.runtime.execution.executor import Executor
 
     OpenRuns = Callable[[int], Awaitable[Sequence["OpenRun"]]]  # a page after a position
 
@@ -49,62 +49,66 @@ class OpenRun(Protocol):
         """Where in the log it was created."""
 
 
-async def recover(host: Host, open_runs: OpenRuns) -> int:
+async def recover(executor: Executor, open_runs: OpenRuns) -> int:
     """Take up runs that have not ended; give how many will be executed again.
 
     What is created from now on, as children of runs just taken up are, has its host: this one.
     """
-    await drop_old_seals(host)
-    last = (await host.log.head()).position
+    await drop_old_seals(executor)
+    last = (await executor.context.log.head()).position
     taken = position = 0
     while page := await open_runs(position):
         run_ids = [listed.run_id for listed in page if listed.position <= last]
-        histories = await _read_short_ones(host, run_ids)
-        for run in await _going_on(host, run_ids):
+        histories = await _read_short_ones(executor, run_ids)
+        for run in await _going_on(executor, run_ids):
             run_id = run.created.run_id
             if run_id in histories:
-                host.remember(run_id, histories[run_id])
-            host.dispatch(run_id, run.created.plugin_id)
+                executor.remember(run_id, histories[run_id])
+            executor.dispatch(run_id, run.created.plugin_id)
             taken += 1
         position = page[-1].position
     return taken
 
 
-async def take_up(host: Host, run_id: str) -> None:
+async def take_up(executor: Executor, run_id: str) -> None:
     """Take up one run and what it has started, and nothing else."""
-    run = await _judged(host, run_id, {})
+    run = await _judged(executor, run_id, {})
     if run is not None:
-        host.dispatch(run_id, run.created.plugin_id)
-    for child in (await host.runs.look(stream_of(run_id))).state.children:
-        await take_up(host, child)
+        executor.dispatch(run_id, run.created.plugin_id)
+    for child in (await executor.runs.look(stream_of(run_id))).state.children:
+        await take_up(executor, child)
 
 
-async def drop_old_seals(host: Host) -> None:
+async def drop_old_seals(executor: Executor) -> None:
     """Forget secrets of runs that have ended, or that never came into being."""
-    sealed = await host.secrets.run_ids()
+    sealed = await executor.context.secrets.run_ids()
 
     def over() -> list[str]:
-        states = {run_id: host.log.store.stream_state(stream_of(run_id)) for run_id in sealed}
+        states = {
+            run_id: executor.context.log.store.stream_state(stream_of(run_id)) for run_id in sealed
+        }
         return [run_id for run_id, state in states.items() if state.sealed or not state.version]
 
     if sealed:
-        for run_id in await host.log.in_thread(over):
-            await host.secrets.drop(run_id)
+        for run_id in await executor.context.log.in_thread(over):
+            await executor.context.secrets.drop(run_id)
 
 
-async def _read_short_ones(host: Host, run_ids: Sequence[str]) -> dict[str, History]:
+async def _read_short_ones(executor: Executor, run_ids: Sequence[str]) -> dict[str, History]:
     """Read many short streams in one go, and give what was recorded in them.
 
     Long ones, and what cannot be read, are left alone.
     """
     histories = {}
-    pages = await host.log.read_streams([stream_of(run_id) for run_id in run_ids], limit=SHORT)
+    pages = await executor.context.log.read_streams(
+        [stream_of(run_id) for run_id in run_ids], limit=SHORT
+    )
     for run_id, page in zip(run_ids, pages, strict=True):
         if page.more or not page.records:
             continue
         with suppress(UnreadableRecord):
             events = [RUN_EVENTS.decode(record) for record in page.records]
-            host.runs.plant(stream_of(run_id), fold_events(RUN, events, page.records[-1]))
+            executor.runs.plant(stream_of(run_id), fold_events(RUN, events, page.records[-1]))
             history = History()
             for event in events:
                 history.add(event)
@@ -112,7 +116,7 @@ async def _read_short_ones(host: Host, run_ids: Sequence[str]) -> dict[str, Hist
     return histories
 
 
-async def _going_on(host: Host, run_ids: Sequence[str]) -> list[Run]:
+async def _going_on(executor: Executor, run_ids: Sequence[str]) -> list[Run]:
     """End the runs that cannot go on; give the others, in their order.
 
     Many are asked at once, so that their ends share commits. Each is an append of its own: whatever
@@ -126,7 +130,7 @@ async def _going_on(host: Host, run_ids: Sequence[str]) -> list[Run]:
     async def judge() -> None:
         for run_id in waiting:
             try:
-                run = await _judged(host, run_id, judged)
+                run = await _judged(executor, run_id, judged)
                 if run is not None:
                     going_on[run_id] = run
             except (Crashed, UnreadableRecord):  # logged by the registry, with its cause
@@ -146,31 +150,31 @@ async def _going_on(host: Host, run_ids: Sequence[str]) -> list[Run]:
     return [going_on[run_id] for run_id in run_ids if run_id in going_on]
 
 
-async def _judged(host: Host, run_id: str, judged: Mapping[str, trio.Event]) -> Run | None:
+async def _judged(executor: Executor, run_id: str, judged: Mapping[str, trio.Event]) -> Run | None:
     """Give a run that goes on; end it if it cannot.
 
     A parent takes its children along, so a run is judged after its parent, which is older.
     """
     stream = stream_of(run_id)
-    run = (host.runs.peek(stream) or await host.runs.look(stream)).state
+    run = (executor.runs.peek(stream) or await executor.runs.look(stream)).state
     parent = run.created.started_by
     if parent is not None:
         if parent in judged:
             await judged[parent].wait()
-        run = await host.children.cancel_with_its_parent(run, parent)
-    return None if run.status.is_terminal or await ends_instead(host, run) else run
+        run = await executor.children.cancel_with_its_parent(run, parent)
+    return None if run.status.is_terminal or await ends_instead(executor, run) else run
 
 
-async def ends_instead(host: Host, run: Run) -> bool:
+async def ends_instead(executor: Executor, run: Run) -> bool:
     """End a run that cannot go on with the plugin that is loaded, or not at all; tell if it has."""
     command = Recover(
-        resumes=host.entries.resumes(run),
-        compatible=host.entries.is_compatible(run),
-        at=host.env.now(),
+        resumes=executor.context.entries.resumes(run),
+        compatible=executor.context.entries.is_compatible(run),
+        at=executor.context.env.now(),
     )
     if not RUN.decide(run, command):
         return False
-    return (await host.ask(run.created.run_id, command)).state.status.is_terminal
+    return (await executor.ask(run.created.run_id, command)).state.status.is_terminal
 
 
 async def read_history(log: EventLog, run_id: str) -> History:

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from perdure.actors.run.events import RunCreated
-    from perdure.runtime.execution.execution_port import Desk
+    from perdure.runtime.execution.creator import NewRun
+    from perdure.runtime.execution.executor import Executor
     from perdure.runtime.plugins.plugin import Entry
-    from perdure.runtime.secrets.secrets import Accepted
 
 
 class RunRedactor(Redactor):
@@ -45,30 +45,32 @@ class Scanner:
 class RunSecrets:
     """What an execution knows and keeps to itself."""
 
-    def __init__(self, desk: Desk, entry: Entry, created: RunCreated) -> None:
+    def __init__(self, executor: Executor, entry: Entry, created: RunCreated) -> None:
         """Know nothing before ``arguments``."""
-        self._desk = desk
+        self._creator = executor.creator
+        self._context = executor.context
         self._entry = entry
         self._created = created
         self.redactor = RunRedactor(entry.secrets)
 
     async def arguments(self) -> dict[str, Any]:
         """Give the arguments that the entry is called with, its secrets among them."""
-        resolved = await self._desk.secrets.resolve(self._entry.secrets, self._created)
+        resolved = await self._context.secrets.resolve(self._entry.secrets, self._created)
         self.redactor.register(*resolved.values)
         return self._entry.check(resolved.real)
 
     def know_of_child(self, plugin_id: str, entry_id: str, args: Mapping[str, Any]) -> None:
         """Learn the values that are passed on to secret arguments of a child."""
-        for name in self._desk.entries.secrets(plugin_id, entry_id) & args.keys():
+        for name in self._context.entries.secrets(plugin_id, entry_id) & args.keys():
             if reference_in(args[name]) is None:
                 self.redactor.register(args[name])
 
     async def accept_child(
-        self, plugin_id: str, entry_id: str, args: Mapping[str, Any]
-    ) -> Accepted:
+        self, run_id: str, plugin_id: str, entry_id: str, args: Mapping[str, Any]
+    ) -> NewRun:
         """Take the secrets out of a child's arguments; refuse one where it would be logged."""
-        names = self._desk.entries.secrets(plugin_id, entry_id)
+        names = self._context.entries.secrets(plugin_id, entry_id)
         plain = {name: value for name, value in args.items() if name not in names}
         self.redactor.refuse("the start of a child", plugin_id, entry_id, plain)
-        return await self._desk.children.accepted(self._created, plugin_id, entry_id, args)
+        tenant = self._created.tenant
+        return await self._creator.accept(run_id, plugin_id, entry_id, args, tenant)

@@ -10,7 +10,6 @@ the pieces of bytes that it exports, are made in its own thread, while the event
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable
 from contextvars import copy_context
 from functools import partial
@@ -21,15 +20,18 @@ import outcome
 import trio
 import trio.from_thread
 
-from perdure.runtime.execution.run_context import RunContext
 from perdure.runtime.plugins.byte_source import Piece
-from perdure.runtime.plugins.contract import ONCE, Retry, RunCancelled
+from perdure.runtime.plugins.contract import RunCancelled
+from perdure.runtime.plugins.run_context import SyncRunContext
+from perdure.runtime.plugins.sync_run import SyncRun
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 
-    from perdure.runtime.execution.current_run import CurrentRun
     from perdure.runtime.execution.execution import Execution
+    from perdure.runtime.execution.inline_port import InlinePort
+    from perdure.runtime.plugins.run_messages import Bytes, Call, Report, Step
+    from perdure.runtime.plugins.run_port import AboutRun
 
 THREADS: Final = 40  # entries in threads at once; one that was left behind counts until it ends
 _END: Final = object()  # of bytes that come piece by piece
@@ -44,12 +46,11 @@ class _Errand:
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._came: outcome.Outcome[Any] = outcome.Error(RunCancelled(_LEFT))
 
-    async def run(self, call: Callable[[], Any]) -> None:
+    async def run(self, call: Callable[[], Awaitable[Any]]) -> None:
         """Make the call, in the event loop."""
         try:
             with self.scope:
-                value = call()
-                self._came = outcome.Value(await value if inspect.isawaitable(value) else value)
+                self._came = outcome.Value(await call())
         except trio.Cancelled:
             raise  # the event loop ends
         except BaseException as error:  # noqa: BLE001 - raised in the thread
@@ -78,38 +79,47 @@ class _Errand:
         return self._came.unwrap()
 
 
-class ThreadRun:
-    """``ctx.run`` in a thread: every call goes to the event loop and takes its time there."""
+class ThreadPort:
+    """The way to a run from a thread: all is done in the event loop and takes its time there."""
 
-    def __init__(self, run: CurrentRun) -> None:
-        """Stand for a run."""
-        self._run = run
+    def __init__(self, inline: InlinePort) -> None:
+        """Lead to the run's own port."""
+        self.about: AboutRun = inline.about
+        self._inline = inline
         self._open: set[_Errand] = set()  # more than one when a step calls for another
         self._is_left = False
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the run offers
-        """Give what the run offers; what is awaited there simply takes its time here."""
-        offered = getattr(self._run, name)
-        if not callable(offered):
-            return offered
+    @property
+    def cancelled(self) -> bool:
+        """Whether the run was asked to end."""
+        return self._inline.cancelled
 
-        def call(*args: Any, **more: Any) -> Any:  # noqa: ANN401 - what the call gives
-            return self._in_loop(_Errand(), partial(offered, *args, **more))
+    @property
+    def cancel_reason(self) -> str | None:
+        """Why, if somebody said so."""
+        return self._inline.cancel_reason
 
-        return call
+    def report(self, report: Report) -> None:
+        """Bring a report to the loop."""
+        trio.from_thread.run_sync(self._report, report)
 
-    def step(self, name: str, fn: Callable[..., Any], *args: Any, retry: Retry = ONCE) -> Any:  # noqa: ANN401
-        """Do something once."""
+    async def call(self, call: Call) -> Any:  # noqa: ANN401 - what was asked for
+        """Have it done in the loop."""
+        return self._in_loop(_Errand(), partial(self._inline.call, call))
+
+    async def step(self, step: Step, body: Callable[[], Any]) -> Any:  # noqa: ANN401 - what it returns
+        """Do a step once; its body is called in this thread."""
         errand = _Errand()
-        body = partial(errand.in_thread, partial(fn, *args))
-        return self._in_loop(errand, partial(self._run.step, name, body, retry=retry))
+        in_thread = partial(errand.in_thread, body)
+        return self._in_loop(errand, partial(self._inline.step, step, in_thread))
 
-    def export_bytes(self, data: Any, description: str | None = None, **more: Any) -> Any:  # noqa: ANN401
+    async def export_bytes(self, item: Bytes, data: Any) -> str:  # noqa: ANN401 - bytes, in any way
         """Export bytes; what gives them piece by piece does so in this thread."""
         errand = _Errand()
         if isinstance(data, Iterable) and not isinstance(data, Piece | str):
             data = _pieces(errand, iter(data))
-        return self._in_loop(errand, partial(self._run.export_bytes, data, description, **more))
+        exported: str = self._in_loop(errand, partial(self._inline.export_bytes, item, data))
+        return exported
 
     def leave(self) -> None:
         """End the calls that the thread waits in, and refuse later ones. In the event loop."""
@@ -117,13 +127,20 @@ class ThreadRun:
         for errand in self._open:
             errand.scope.cancel()
 
-    def _in_loop(self, errand: _Errand, call: Callable[[], Any]) -> Any:  # noqa: ANN401
+    def _report(self, report: Report) -> None:
+        self._refuse_if_left()
+        self._inline.report(report)
+
+    def _refuse_if_left(self) -> None:
+        if self._is_left:
+            raise RunCancelled(_LEFT)
+
+    def _in_loop(self, errand: _Errand, call: Callable[[], Awaitable[Any]]) -> Any:  # noqa: ANN401
         """Make a call in the event loop; do here what it wants to be done in this thread."""
         context = copy_context()  # whose run it is, for what is logged on the way
 
         def begin() -> None:
-            if self._is_left:
-                raise RunCancelled(_LEFT)
+            self._refuse_if_left()
             self._open.add(errand)
             trio.lowlevel.spawn_system_task(main, context=context)
 
@@ -145,13 +162,13 @@ async def _pieces(errand: _Errand, data: Iterator[Any]) -> AsyncIterator[Any]:
 async def call_in_thread(
     execution: Execution,
     handler: Callable[..., Any],
-    ctx: RunContext,
+    inline: InlinePort,
     args: Mapping[str, Any],
 ) -> Any:  # noqa: ANN401 - what the entry returns
     """Call a plain function in a thread, which is left behind when the run does not wait for it."""
-    run = ThreadRun(ctx.run)
-    context = RunContext(run)  # type: ignore[arg-type]
+    port = ThreadPort(inline)
+    context = SyncRunContext(SyncRun(port))
     try:
         return await execution.in_thread(lambda: handler(context, **args))
     finally:
-        run.leave()
+        port.leave()

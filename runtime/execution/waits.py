@@ -7,18 +7,17 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from math import inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import trio
 
+from perdure.eventlog.units import NANOSECONDS
 from perdure.runtime.plugins.contract import RunCancelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from perdure.runtime.execution.execution import Execution
-
-_NANOSECONDS: Final = 1_000_000_000
 
 
 class Waiting:
@@ -35,7 +34,7 @@ class Waiting:
         """Wait until a wall time."""
         with self._counted(instant):
             while (left := instant - self._execution.now()) > 0:
-                with trio.move_on_after(left / _NANOSECONDS):
+                with trio.move_on_after(left / NANOSECONDS):
                     await self._news()
 
     async def answer_to(self, question_id: str) -> Any:  # noqa: ANN401 - whatever was answered

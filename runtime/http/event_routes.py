@@ -2,7 +2,8 @@
 
 A follower is a request that does not end. It pulls a delivery, sends it, and pulls the next: a
 client that reads slowly slows nobody, and holds one delivery. When it goes, its task ends and
-nothing else does.
+nothing else does. It pulls while it is live too, and stands in no group: ASGI sends only by
+waiting, so each follower's task would be woken as it is now, and a batch kept for it meanwhile.
 """
 
 from __future__ import annotations
@@ -190,7 +191,7 @@ def _handler(surface: Surface, route: Route, channel: str) -> Handler:
         if comes_back is not None:
             args["after"] = comes_back
         subscription = await node.operations.call(principal_of(request), FOLLOW, args)
-        if comes_back is None or subscription.ends_with is None:
+        if comes_back is None or subscription.selection.ends_with is None:
             return EventReply(node, subscription)
         first = await subscription.next_delivery()
         if first.end and not first.events:

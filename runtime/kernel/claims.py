@@ -21,6 +21,7 @@ from perdure.actors.claim import (
     keyed_hash,
     request_hash,
 )
+from perdure.eventlog.units import NANOSECONDS
 from perdure.runtime.kernel.errors import OperationError
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from perdure.eventlog.record import Record
     from perdure.runtime.kernel.principal import Principal
 
-CLAIM_WINDOW: Final = 24 * 3600 * 1_000_000_000
+CLAIM_WINDOW: Final = 24 * 3600 * NANOSECONDS
 
 
 @dataclass(frozen=True, slots=True)

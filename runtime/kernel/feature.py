@@ -125,6 +125,9 @@ class Feature:
         """Bring the feature to work for the length of a block."""
         return nullcontext(Part())
 
-    def readers(self, log: LogReader) -> Sequence[object]:  # noqa: ARG002
-        """Give services whose operations read a log without an event loop."""
-        return ()
+    def reader(self, log: LogReader) -> Part:  # noqa: ARG002
+        """Give the feature as it reads a log that another process may write.
+
+        Its services only read, and wait only where the log does; its channels are opened on it.
+        """
+        return Part()

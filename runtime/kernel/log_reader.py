@@ -1,16 +1,16 @@
 """Reading a log beside its writer, or without one: quickly, and without an event loop.
 
 The operations that read are coroutines, since in a server they wait for threads. Here the log
-answers at once, so they never wait, and a call brings them to their end:
+answers at once, so they never wait, and ``completed`` brings them to their end:
 
     with open_reader(DataDir(path), features) as reader:
-        page = reader.call("runs.list", {"limit": 10})
+        page = completed(reader.operations.call(LOCAL, "runs.list", {"limit": 10}))
 """
 
 from __future__ import annotations
 
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from perdure.eventlog.reading import Page, Reading
 from perdure.eventlog.snapshots import SnapshotFile
@@ -18,15 +18,16 @@ from perdure.eventlog.sqlite import SqliteStore
 from perdure.eventlog.store import PAGE_RECORDS
 from perdure.runtime.kernel.listing_overlay import read_listing
 from perdure.runtime.kernel.operations import Operations, operations_of
-from perdure.runtime.kernel.principal import LOCAL, Principal
+from perdure.runtime.kernel.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Mapping
+    from collections.abc import Callable, Iterator
     from typing import TypeVarTuple, Unpack
 
     from perdure.eventlog.record import Mark
     from perdure.eventlog.snapshots import Snapshots
     from perdure.eventlog.store import Store
+    from perdure.runtime.kernel.actor_reader import Readable
     from perdure.runtime.kernel.data_directory import DataDir
     from perdure.runtime.kernel.features import Features
     from perdure.runtime.kernel.listing import Listing
@@ -35,18 +36,6 @@ if TYPE_CHECKING:
     Arguments = TypeVarTuple("Arguments")
 
 Result = TypeVar("Result")
-Service = TypeVar("Service")
-
-
-def completed(coroutine: Coroutine[Any, Any, Result]) -> Result:
-    """Bring a coroutine to its end that never waits for anything."""
-    try:
-        coroutine.send(None)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
-    coroutine.close()
-    name = getattr(coroutine, "__qualname__", "this")
-    raise RuntimeError(f"{name} waits, and there is nothing to wait for")
 
 
 class ReadableLog:
@@ -107,43 +96,64 @@ class ReadableLog:
 
 
 class LogReader:
-    """The operations that read, on a log that another process may be writing."""
+    """The features of a log that another process may be writing, as they read it."""
 
-    def __init__(self, log: ReadableLog, data: DataDir, features: Features) -> None:
+    def __init__(
+        self, log: Readable, data: DataDir, features: Features, settings: Settings | None = None
+    ) -> None:
         """Read an open log. A listing is read when somebody asks for a list."""
         self.log = log
+        self.settings = settings or Settings()
         self._data = data
-        self._listings: dict[str, Projection] = {}
-        self._services = [service for each in features for service in each.readers(self)]
-        table = operations_of(*map(type, self._services))  # without those that write
-        self._operations = Operations(table, self._services)
+        self._listings: dict[str, tuple[Projection, int]] = {}  # and the head when it was read
+        self.parts = {feature.name: feature.reader(self) for feature in features}
+        self.services = [service for part in self.parts.values() for service in part.services]
 
-    def call(self, name: str, args: Mapping[str, Any], principal: Principal = LOCAL) -> Any:  # noqa: ANN401
-        """Do what is asked for; whatever goes wrong is an OperationError."""
-        return completed(self._operations.call(principal, name, args))
-
-    def service(self, kind: type[Service]) -> Service:
-        """Give a service that reads, by its type."""
-        return next(service for service in self._services if isinstance(service, kind))
+    @property
+    def operations(self) -> Operations:
+        """The operations that read."""
+        return Operations(operations_of(*map(type, self.services)), self.services)
 
     def listing(self, listing: Listing) -> Projection:
-        """Give the tables of a listing as they are now, read once."""
-        if listing.name not in self._listings:
+        """Give the tables of a listing with all that the log holds now."""
+        tables, head = self._listings.get(listing.name, (None, -1))
+        newest = self.log.store.head().position
+        if tables is None or head < newest:
+            if tables is not None:
+                tables.close()
             path = self._data.listing(listing.name)
-            self._listings[listing.name] = read_listing(listing, path, self.log.store)
-        return self._listings[listing.name]
+            tables = read_listing(listing, path, self.log.store)
+            self._listings[listing.name] = tables, newest
+        return tables
 
     def close(self) -> None:
         """Close all listings."""
-        for tables in self._listings.values():
+        for tables, _ in self._listings.values():
             tables.close()
 
 
 @contextmanager
-def open_reader(data: DataDir, features: Features) -> Iterator[LogReader]:
+def open_files(data: DataDir) -> Iterator[tuple[Store, Snapshots]]:
+    """Open the files of a log for reading; one that is missing is read as an empty log."""
+    with (
+        closing(SqliteStore.open_reader(data.log) if data.log.exists() else _nothing()) as store,
+        closing(SnapshotFile(data.snapshots, writable=False)) as snapshots,
+    ):
+        yield store, snapshots
+
+
+def _nothing() -> Store:
+    from perdure.eventlog.memory import MemoryStore  # noqa: PLC0415 - hardly ever needed
+
+    return MemoryStore(writable=False)
+
+
+@contextmanager
+def open_reader(
+    data: DataDir, features: Features, settings: Settings | None = None
+) -> Iterator[LogReader]:
     """Open a log for reading, for the length of a block. Nothing is written."""
-    with closing(SqliteStore.open_reader(data.log)) as store:
-        snapshots = SnapshotFile(data.snapshots, writable=False)
-        log = ReadableLog(store, snapshots)
-        with closing(snapshots), closing(LogReader(log, data, features)) as reader:
+    with open_files(data) as files:
+        log = ReadableLog(*files)
+        with closing(LogReader(log, data, features, settings)) as reader:
             yield reader

@@ -150,7 +150,7 @@ async def open_node(
         except Exception:
             await _let_go(parts.values())  # or it would count as a crash of what they have resumed
             raise
-        channels = Channels(log, features.channels, _parts_by_channel(features, parts))
+        channels = Channels(log, features.channels, parts_by_channel(features, parts))
         services = [service for part in parts.values() for service in part.services]
         yield Node(
             log=log,
@@ -193,7 +193,7 @@ async def _listings(
     return live
 
 
-def _parts_by_channel(features: Features, parts: Mapping[str, Part]) -> Mapping[str, Any]:
+def parts_by_channel(features: Features, parts: Mapping[str, Part]) -> Mapping[str, Any]:
     """Say which feature at work each channel belongs to; the log's takes the filters of all."""
     owned = [(channel, parts[each.name]) for each in features for channel in each.channels()]
     by_filters: dict[type[Filters], Part] = {}

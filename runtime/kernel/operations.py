@@ -92,6 +92,7 @@ class Operation:
     follows: bool
     method: str
     dialect: Dialect = PLAIN
+    waits: bool = False  # its answer may take as long as the caller allows
 
     def parse(self, args: Mapping[str, Any]) -> AnyRequest:
         """Check a request at the door. Its moments become UTC nanoseconds, or stay cursors."""
@@ -142,11 +143,12 @@ def operation(
     *errors: str,
     frames: Any = None,  # noqa: ANN401 - a type, if the operation follows something
     dialect: Dialect = PLAIN,
+    waits: bool = False,
 ) -> Callable[[Method], Method]:
     """Put a method into the table (a decorator). What it raises is among its errors."""
 
     def mark(method: Method) -> Method:
-        setattr(method, _MARK, (name, permission, errors, frames, dialect))
+        setattr(method, _MARK, (name, permission, errors, frames, dialect, waits))
         return method
 
     return mark
@@ -162,7 +164,7 @@ def _rows(service: type) -> Iterator[Operation]:
     for method_name, method in inspect.getmembers(service, inspect.isfunction):
         if not hasattr(method, _MARK):
             continue
-        name, permission, errors, frames, dialect = getattr(method, _MARK)
+        name, permission, errors, frames, dialect, waits = getattr(method, _MARK)
         hints = get_type_hints(method)
         yield Operation(
             name=name,
@@ -174,6 +176,7 @@ def _rows(service: type) -> Iterator[Operation]:
             follows=frames is not None,
             method=method_name,
             dialect=dialect,
+            waits=waits,
         )
 
 

@@ -21,7 +21,7 @@ from typing import (
 
 import msgspec
 
-from perdure.runtime.kernel.variables import CONFIG, OF_PROCESSES, PREFIX, SECRET_PREFIX
+from perdure.runtime.kernel.variables import CONFIG, OF_PROCESSES, PREFIX, SECRET_PREFIX, URL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -172,7 +172,7 @@ class SettingsTable:
         for variable, text in sorted(variables.items()):
             if not variable.startswith(PREFIX) or variable.startswith(SECRET_PREFIX):
                 continue
-            if variable == CONFIG or variable in OF_PROCESSES:
+            if variable in {CONFIG, URL} or variable in OF_PROCESSES:
                 continue
             if variable not in known:
                 raise SettingsError(_unknown(variable, "in the environment", known))

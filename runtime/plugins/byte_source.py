@@ -1,16 +1,12 @@
-"""A piece of bytes, as entries give them, inline or in a process. Light."""
+"""Bytes as entries give them, whole or piece by piece, wherever they run. Light."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable
 from contextlib import aclosing, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from perdure.runtime.plugins.contract import PluginError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterable
-    from contextlib import AbstractAsyncContextManager
 
 Piece = bytes | bytearray | memoryview
 
@@ -22,6 +18,17 @@ def bytes_of(given: Any) -> memoryview:  # noqa: ANN401 - whatever an entry give
     return memoryview(given).cast("B")
 
 
-def reading(pieces: AsyncIterable[Any]) -> AbstractAsyncContextManager[Any]:
-    """Read what is awaited: a generator is ours to end, when it is not read to its end."""
-    return aclosing(pieces) if isinstance(pieces, AsyncGenerator) else nullcontext()
+async def pieces_of(data: Any) -> AsyncGenerator[memoryview, None]:  # noqa: ANN401 - whatever an entry gives us
+    """Give bytes in the pieces they come in; only what comes awaited is awaited.
+
+    A generator is ours to end, when it is not read to its end.
+    """
+    if isinstance(data, AsyncIterable):
+        async with aclosing(data) if isinstance(data, AsyncGenerator) else nullcontext():
+            async for piece in data:
+                yield bytes_of(piece)
+    elif isinstance(data, Iterable) and not isinstance(data, str | Piece):
+        for piece in data:
+            yield bytes_of(piece)
+    else:
+        yield bytes_of(data)

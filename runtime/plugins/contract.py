@@ -50,7 +50,10 @@ class Retry:
         """Seconds to wait after so many failed tries; None when it is enough."""
         if failed >= self.tries:
             return None
-        return float(min(self.delay * self.factor ** (failed - 1), self.longest))
+        try:
+            return float(min(self.delay * self.factor ** (failed - 1), self.longest))
+        except OverflowError:  # after very many tries
+            return float(self.longest)
 
 
 ONCE = Retry(tries=1)

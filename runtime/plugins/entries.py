@@ -64,15 +64,18 @@ class Entries:
             )
         return entry
 
+    def get(self, plugin_id: str, entry_id: str) -> Entry | None:
+        """Give an entry, if it is loaded."""
+        plugin = self.plugins.get(plugin_id)
+        return plugin.entries.get(entry_id) if plugin is not None else None
+
     def of(self, run: Run) -> Entry | None:
         """Give the entry of a run, if it is loaded."""
-        plugin = self.plugins.get(run.created.plugin_id)
-        return plugin.entries.get(run.created.entry_id) if plugin is not None else None
+        return self.get(run.created.plugin_id, run.created.entry_id)
 
     def secrets(self, plugin_id: str, entry_id: str) -> frozenset[str]:
         """Give the secret arguments of an entry; none if it is not loaded."""
-        plugin = self.plugins.get(plugin_id)
-        entry = plugin.entries.get(entry_id) if plugin is not None else None
+        entry = self.get(plugin_id, entry_id)
         return frozenset() if entry is None else entry.secrets
 
     def pinned(self, run: Run) -> Pinned:

@@ -13,6 +13,7 @@ ASGI 2.4 wants it. The app is never cancelled: what it had begun it finishes.
 A client that closes its side after the request is no disconnect: it may still read, as ``nc -N``
 does. Whether it does is seen when something is sent: the first bytes that nobody takes come back
 as a reset, the next ones fail. A stream with heartbeats so loses a silent client after two of them.
+An app that sends nothing yet can ask for the moment by the extension ``perdure.hung_up``.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class Exchange:
             "query_string": head.query,
             "root_path": "",
             "headers": head.headers,
-            "extensions": {"perdure.body_limit": self.limit_body},
+            "extensions": {"perdure.body_limit": self.limit_body, "perdure.hung_up": self.hung_up},
         }
 
     def limit_body(self, size: int) -> None:
@@ -165,18 +166,26 @@ class Exchange:
         )
 
     async def _disconnect(self) -> Message:
-        """Wait for the end of the exchange; what the client sends meanwhile is kept for later."""
+        """Wait for the end of the exchange."""
+        await self.hung_up()
+        await self._over.wait()
+        return {"type": "http.disconnect"}
+
+    async def hung_up(self) -> None:
+        """Wait until the client closes its side, or all is over; what it sends is kept for later.
+
+        It may still read. Of one that sends more than is kept, only the end is seen.
+        """
         while not self.finished and not self._wire.gone and not self._wire.ended:
             if len(self._buffer) > self._limits.head_bytes:
-                break
+                await self._over.wait()
+                return
             with trio.CancelScope() as self._waiting:
                 try:
                     self._buffer.add(await self._wire.read())
                 except Disconnected:
                     self._over.set()
             self._waiting = None
-        await self._over.wait()
-        return {"type": "http.disconnect"}
 
     # --- send --------------------------------------------------------------------------------
 

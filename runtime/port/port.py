@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from perdure.eventlog.units import NANOSECONDS
 from perdure.runtime.port.connection import HttpConnection
 from perdure.runtime.port.counters import PortCounters
 from perdure.runtime.port.host_guard import Gate
@@ -39,7 +40,6 @@ _NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.EN
 _PAUSE: Final = 0.1  # after the system had no room for another connection
 _TURNED_AWAY: Final = 64  # told why at the same time; the others are closed without a word
 _RESERVED: Final = 256  # descriptors for files, processes and all that is not a connection
-_SECOND: Final = 1_000_000_000
 _LOOPBACK: Final = "loopback"
 _FULL: Final = PortRefusal(
     "TOO_MANY_CONNECTIONS",
@@ -83,7 +83,7 @@ class Port:
 
     def date(self) -> bytes:
         """Give the time as HTTP writes it, made once a second."""
-        second = self._env.now() // _SECOND
+        second = self._env.now() // NANOSECONDS
         if second != self._second:
             self._second = second
             self._date = formatdate(second, usegmt=True).encode()

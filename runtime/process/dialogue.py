@@ -7,20 +7,22 @@ dealt with, and a word that is no message ends its run.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import outcome
 import trio
 
-from perdure.actors.errors import Refusal
 from perdure.runtime.execution.outcome import error_of
-from perdure.runtime.plugins.contract import FailedStep, PluginError, Retry, RunCancelled, StepError
+from perdure.runtime.plugins.contract import FailedStep, PluginError, RunCancelled, StepError
+from perdure.runtime.plugins.run_messages import Bytes, Request, Step
 from perdure.runtime.process import messages as m
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 
-    from perdure.runtime.execution.current_run import CurrentRun
+    from perdure.runtime.execution.inline_port import InlinePort
+    from perdure.runtime.plugins.run_messages import Call, FromEntry
     from perdure.runtime.process.worker import Worker
 
 BURST: Final = 1000  # messages that are dealt with at once; more have to wait a little
@@ -41,16 +43,17 @@ class Dialogue:
     def __init__(
         self,
         worker: Worker,
-        run: CurrentRun,
+        port: InlinePort,
         until_cancelled: Callable[[], Awaitable[str | None]],
     ) -> None:
         """Nothing is said before ``hold``."""
         self._worker = worker
-        self._run = run
+        self._port = port
         self._until_cancelled = until_cancelled
         self._open: set[int] = set()
         self._calls: dict[tuple[int, type], trio.MemorySendChannel[Any]] = {}
         self._drafts = trio.Semaphore(MAX_DRAFTS)
+        self._cancel_told = trio.Event()
         self._has_begun = False  # the process has said anything about the run
         self.is_over = False  # the process itself has said how its entry ended
 
@@ -61,7 +64,7 @@ class Dialogue:
             "protocol": m.VERSION,
             "entry_id": entry_id,
             "args": args,
-            "run": self._about(),
+            "run": self._port.about,
         }
         await self._worker.send(start)
         async with trio.open_nursery() as nursery:
@@ -70,20 +73,10 @@ class Dialogue:
             nursery.cancel_scope.cancel()
         return heard.unwrap()
 
-    def _about(self) -> dict[str, Any]:
-        run = self._run
-        return {
-            "id": run.id,
-            "attempt": run.attempt,
-            "root_id": run.root_id,
-            "trace_id": run.trace_id,
-            "deadline": run.deadline,
-            "attempt_token": run.attempt_token,
-        }
-
     async def _tell_of_cancel(self) -> None:
         reason = await self._until_cancelled()
-        await self._worker.send({"do": "cancel", "run_id": self._run.id, "reason": reason})
+        await self._worker.send({"do": "cancel", "run_id": self._port.about.id, "reason": reason})
+        self._cancel_told.set()
 
     async def _listen(self, nursery: trio.Nursery) -> Any:  # noqa: ANN401 - what the entry returns
         heard = 0
@@ -109,30 +102,22 @@ class Dialogue:
             message = None if line is None else m.parse(line)
         except m.Malformed as error:
             raise PluginError(PROTOCOL_ERROR, str(error)) from error
-        if message is not None and message.run_id not in {None, self._run.id}:
+        if message is not None and message.run_id not in {None, self._port.about.id}:
             raise PluginError(PROTOCOL_ERROR, f"it spoke of another run, {message.run_id!r}")
         return message
 
-    def _hear(self, message: m.FromProcess, nursery: trio.Nursery) -> None:
+    def _hear(self, message: m.Begun | m.Called | FromEntry, nursery: trio.Nursery) -> None:
         """Deal with a message: reports at once, requests in a task of their own."""
         match message:
             case m.Begun():
                 pass
-            case m.Progress(progress=progress, message=text):
-                self._run.progress(progress, text)
-            case m.Stage(stage=stage, message=text):
-                self._run.status(stage, text)
-            case m.Log(text=text, level=level):
-                self._run.log(text, level)
-            case m.Result(items=items):
-                self._run.result(*items)
             case m.Did() | m.Piece():
                 self._take(message)
-            case m.Export() | m.Bytes() | m.Step() | m.Sleep() | m.Ask() | m.Start():
-                self._open_request(message.id)
-                nursery.start_soon(self._answer, message.id, self._request(message))
+            case Request():
+                self._open_request(message.number)
+                nursery.start_soon(self._answer, message.number, message)
             case _:
-                raise PluginError(PROTOCOL_ERROR, f"{type(message).__name__} came twice")
+                self._port.report(message.checked())
 
     def _open_request(self, number: int) -> None:
         if number in self._open:
@@ -149,11 +134,13 @@ class Dialogue:
             raise PluginError(PROTOCOL_ERROR, f"request {said.id} was not called for a {what}")
         waiting.send_nowait(said)
 
-    async def _answer(self, number: int, request: Callable[[], Awaitable[Any]]) -> None:
+    async def _answer(self, number: int, request: Bytes | Step | Call) -> None:
         """Do what a request asks for and say what came of it."""
         try:
-            value = await request()
-        except (PluginError, StepError, RunCancelled, Refusal) as error:
+            value = await self._done(number, request.checked())
+        except (PluginError, StepError, RunCancelled) as error:
+            if isinstance(error, RunCancelled) and self._port.cancelled:
+                await self._cancel_told.wait()  # a wait ends after the process knows why
             told = error_of(error)
             answer: dict[str, Any] = {
                 "re": number,
@@ -171,31 +158,16 @@ class Dialogue:
         self._open.discard(number)
         await self._worker.send(answer)
 
-    def _request(self, message: m.Request) -> Callable[[], Awaitable[Any]]:
-        run = self._run
-        match message:
-            case m.Export():
-                return lambda: run.export(
-                    message.type,
-                    message.content,
-                    message.description,
-                    key=message.key,
-                    mime=message.mime,
-                    metadata=message.metadata,
-                )
-            case m.Bytes():
-                return lambda: self._export_bytes(message)
-            case m.Step(id=number, name=step, retry=rule):
-                retry = Retry(
-                    tries=rule.tries, delay=rule.delay, factor=rule.factor, longest=rule.longest
-                )
-                return lambda: run.step(step, self._step, number, retry=retry)
-            case m.Sleep(seconds=seconds, name=name):
-                return lambda: run.sleep(seconds, name)
-            case m.Ask(question=question, name=name):
-                return lambda: run.ask(question, name)
-            case m.Start(plugin_id=plugin_id, entry_id=entry_id, args=args, name=name):
-                return lambda: run.start(plugin_id, entry_id, args, name)
+    async def _done(self, number: int, request: Bytes | Step | Call) -> Any:  # noqa: ANN401 - the answer
+        """Do what a request asks for."""
+        match request:
+            case Step():
+                return await self._port.step(request, partial(self._step, number))
+            case Bytes():
+                async with self._drafts:  # few outputs at once, so that few files are open
+                    return await self._port.export_bytes(request, self._pieces(number))
+            case _:
+                return await self._port.call(request)
 
     async def _step(self, number: int) -> Any:  # noqa: ANN401 - what the step returns
         """Have the process do a step."""
@@ -203,17 +175,6 @@ class Dialogue:
         if did.cancelled:
             raise RunCancelled(did.error and did.error.message)
         return _sound(did).value
-
-    async def _export_bytes(self, message: m.Bytes) -> str:
-        """Take in bytes piece by piece; few outputs at once, so that few files are open."""
-        async with self._drafts:
-            return await self._run.export_bytes(
-                self._pieces(message.id),
-                message.description,
-                mime=message.mime,
-                key=message.key,
-                metadata=message.metadata,
-            )
 
     async def _pieces(self, number: int) -> AsyncGenerator[bytes, None]:
         """Call for one piece after the other: the next when the last one was dealt with."""

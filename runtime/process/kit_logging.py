@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from perdure.runtime.plugins.contract import PluginError, RunCancelled
+from perdure.runtime.plugins.run_messages import Log
 
 if TYPE_CHECKING:
     from perdure.runtime.process.pipes import Talk
@@ -32,7 +33,7 @@ class RunHandler(logging.Handler):
         if self.talk is None:
             return
         try:
-            self.talk.say("log", text=_formatter.format(record), level=record.levelname.lower())
+            self.talk.say(Log(text=_formatter.format(record), level=record.levelname.lower()))
         except (RunCancelled, PluginError):
             return
         except Exception:  # noqa: BLE001 - as every handler: whatever a stranger's record raises

@@ -18,10 +18,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from perdure.runtime.plugins.contract import PluginError, RunCancelled
-from perdure.runtime.process.messages import MAX_LINE
+from perdure.runtime.process.messages import MAX_LINE, to_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from perdure.runtime.plugins.run_messages import Request, RunMessage
+    from perdure.runtime.process.messages import Raise, Return
 
     Heard = Callable[[dict[str, Any]], None]
 
@@ -77,29 +80,33 @@ class Talk:
         self._waiting: dict[int, Heard] = {}
         self._is_over = False
 
-    def say(self, say: str, **parts: Any) -> None:
+    def say(self, message: RunMessage) -> None:
         """Say something that is not answered."""
-        self._write(say, parts, last=False)
+        self._write(message, last=False)
 
-    def request(self, say: str, heard: Heard, **parts: Any) -> None:
+    def request(self, request: Request, heard: Heard) -> None:
         """Say something; ``heard`` is called with each answer, in the listening thread."""
-        number = next(self._pipes.numbers)
+        number = request.id = next(self._pipes.numbers)
         self._waiting[number] = heard
         try:
-            self.say(say, id=number, **parts)
+            self.say(request)
         except BaseException:
             self._waiting.pop(number, None)
             raise
 
-    def end(self, say: str, **parts: Any) -> None:
+    def end(self, message: Return | Raise) -> None:
         """Say how the run has ended. Whoever still waits for an answer hears that it is over."""
-        self._write(say, {**parts, "run_id": self.about["id"]}, last=True)
+        message.run_id = self.about["id"]
+        self._write(message, last=True)
         for number in list(self._waiting):
             over = {"re": number, "error": {"message": "the run has ended"}, "cancelled": True}
             self.hear(over)
 
-    def _write(self, say: str, parts: Mapping[str, Any], *, last: bool) -> None:
-        line = msgspec.json.encode({"say": say, **parts}) + b"\n"
+    def _write(self, message: RunMessage, *, last: bool) -> None:
+        try:
+            line = to_line(message)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise PluginError("VALIDATION_ERROR", f"this cannot be said: {error}") from error
         if len(line) > MAX_LINE:
             raise PluginError(
                 "PAYLOAD_TOO_LARGE", f"this takes {len(line)} bytes; {MAX_LINE} can be said at once"

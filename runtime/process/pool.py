@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from perdure.eventlog.env import Env
+    from perdure.runtime.execution.escalation import Escalation
     from perdure.runtime.execution.execution import Execution
-    from perdure.runtime.execution.run_context import RunContext
+    from perdure.runtime.execution.inline_port import InlinePort
     from perdure.runtime.plugins.plugin import Entry, Program
     from perdure.runtime.process.line_splitter import Line
 
@@ -46,10 +47,9 @@ class WorkerKind(NamedTuple):
 class Pool:
     """All processes of one host."""
 
-    def __init__(self, env: Env, *, grace: float, warm: int = WARM, idle: float = IDLE) -> None:
-        """Start nothing before it is needed. ``grace`` is between asking and killing."""
+    def __init__(self, env: Env, *, warm: int = WARM, idle: float = IDLE) -> None:
+        """Start nothing before it is needed."""
         self._env = env
-        self._grace = grace
         self._warm = warm
         self._idle = idle
         self._kept: dict[WorkerKind, deque[tuple[float, Worker]]] = {}
@@ -72,7 +72,7 @@ class Pool:
                     await self.let_go()
 
     async def call(
-        self, execution: Execution, entry: Entry, ctx: RunContext, args: Mapping[str, Any]
+        self, execution: Execution, entry: Entry, port: InlinePort, args: Mapping[str, Any]
     ) -> Any:  # noqa: ANN401 - what the entry returns
         """Have an entry executed by a process; when this returns or raises, nothing of it runs."""
         program = entry.program
@@ -82,8 +82,8 @@ class Pool:
         kind = WorkerKind(created.plugin_id, version, created.tenant, program)
         if (warm := await self._warm_worker(kind)) is not None:
             with suppress(NeverBegun):  # it has died since; another is started, once
-                return await self._execute(warm, kind, execution, entry, ctx, args)
-        return await self._execute(await self._start(kind), kind, execution, entry, ctx, args)
+                return await self._execute(warm, kind, execution, entry, port, args)
+        return await self._execute(await self._start(kind), kind, execution, entry, port, args)
 
     async def _execute(
         self,
@@ -91,12 +91,12 @@ class Pool:
         kind: WorkerKind,
         execution: Execution,
         entry: Entry,
-        ctx: RunContext,
+        port: InlinePort,
         args: Mapping[str, Any],
     ) -> Any:  # noqa: ANN401 - what the entry returns
         """Have an entry executed by a worker, which is kept or ended then."""
         worker.on_output = partial(_log, execution)
-        talk = Dialogue(worker, ctx.run, execution.until_cancelled)
+        talk = Dialogue(worker, port, execution.until_cancelled)
         clean = False
         try:
             value = await talk.hold(entry.id, args)
@@ -112,7 +112,7 @@ class Pool:
             again = not entry.secrets and not execution.redactor.knows_values
             with trio.CancelScope(shield=True):
                 if not (clean and again and self._keep(kind, worker)):
-                    await self._let_end(kind, worker, clean=clean, force=execution.forced)
+                    await self._let_end(kind, worker, None if clean else execution.escalation)
         return value
 
     async def _warm_worker(self, kind: WorkerKind) -> Worker | None:
@@ -149,13 +149,19 @@ class Pool:
         return True
 
     async def _let_end(
-        self, kind: WorkerKind, worker: Worker, *, clean: bool, force: trio.Event
+        self, kind: WorkerKind, worker: Worker, escalation: Escalation | None
     ) -> None:
-        """End a worker; one that ends by itself when it is done gets the time to do so."""
-        if clean and kind.program.home is None:
+        """End a worker; one that is not done with its entry gets the grace of the escalation.
+
+        One that ends by itself when it is done gets the time to do so.
+        """
+        if escalation is not None and worker.is_alive:
+            worker.signal(signal.SIGTERM)
+            await worker.ended_or(escalation.begin_grace())
+        elif escalation is None and kind.program.home is None:
             with trio.move_on_after(LAST_OUTPUT):
                 await worker.wait()
-        await worker.end(grace=0.0 if clean else self._grace, sooner=force)
+        await worker.end()
 
     def _may_keep(self, kind: WorkerKind) -> bool:
         is_current = self._current is None or kind.program in self._current

@@ -148,13 +148,21 @@ class Worker:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
 
-    async def end(self, *, grace: float = 0.0, sooner: trio.Event | None = None) -> None:
-        """End the process and all it has started: ask, wait for a grace, kill. Reaps it."""
+    async def ended_or(self, hurry: trio.Event) -> None:
+        """Wait for the end of the process, or until somebody is in a hurry."""
+        async with trio.open_nursery() as nursery:
+
+            async def stop_waiting() -> None:
+                await hurry.wait()
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(stop_waiting)
+            await self._process.wait()
+            nursery.cancel_scope.cancel()
+
+    async def end(self) -> None:
+        """Kill the process and all it has started. Reaps it."""
         with trio.CancelScope(shield=True):
-            if grace > 0 and self._process.returncode is None:
-                self.signal(signal.SIGTERM)
-                with trio.move_on_after(grace):
-                    await self._ended_or(sooner)
             self.signal(signal.SIGKILL)
             if self._guard is not None:
                 os.close(self._guard)  # whatever is left under the guard ends with it
@@ -162,19 +170,6 @@ class Worker:
             await self._process.wait()
             await trio.aclose_forcefully(self._to_it)
             await trio.aclose_forcefully(self._from_it)
-
-    async def _ended_or(self, sooner: trio.Event | None) -> None:
-        """Wait for the end of the process, or until somebody is in a hurry."""
-        async with trio.open_nursery() as nursery:
-
-            async def hurry(event: trio.Event) -> None:
-                await event.wait()
-                nursery.cancel_scope.cancel()
-
-            if sooner is not None:
-                nursery.start_soon(hurry, sooner)
-            await self._process.wait()
-            nursery.cancel_scope.cancel()
 
 
 _SHELL_SIGNAL: Final = 128  # a shell reports a signal as its number and this

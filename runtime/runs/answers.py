@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NotRequired, TypedDict
 
+from perdure.actors.run.history_rows import HistoryRow
 from perdure.actors.run.views import (
     ErrorView,
     ExportItem,
@@ -33,6 +34,14 @@ class RunPage(TypedDict):
 
     runs: list[RunRecord]
     next_after: str | None
+    cursor: str
+
+
+class FoundRuns(TypedDict):
+    """The first few ids that begin so, in their order; ``more`` says that there are others."""
+
+    run_ids: list[str]
+    more: bool
     cursor: str
 
 
@@ -120,6 +129,14 @@ class LogPage(TypedDict):
 
     lines: list[LogLineView]
     dropped: int
+    next_after: str | None
+    cursor: str
+
+
+class HistoryPage(TypedDict):
+    """What happened inside a run, in order; ``next_after`` is null at the end."""
+
+    history: list[HistoryRow]
     next_after: str | None
     cursor: str
 

@@ -50,7 +50,9 @@ def _receiving(surface: Surface) -> Handler:
         node.operations.permit(principal, "blobs.create_upload")
         refuse_query(request)
         upload_id = path_args(request.path_params)["upload_id"]
-        allow_body(request, part.host.blobs.limits.scope_quota)  # the upload itself may allow less
+        allow_body(
+            request, part.executor.context.blobs.limits.scope_quota
+        )  # the upload itself may allow less
         async with aclosing(request.stream()) as arriving:
             return json_reply(await part.uploads.receive(principal, upload_id, arriving))
 

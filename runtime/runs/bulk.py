@@ -18,10 +18,8 @@ from perdure.runtime.kernel.errors import OperationError, translated
 from perdure.runtime.kernel.operations import operation
 from perdure.runtime.kernel.principal import Permission, Principal
 from perdure.runtime.runs.answers import BulkAnswer
-from perdure.runtime.runs.cancellation import ask_to_end
 from perdure.runtime.runs.creation import Superseded
 from perdure.runtime.runs.queries import matching
-from perdure.runtime.runs.reader import RunReader
 from perdure.runtime.runs.requests import CancelMany, RetryMany
 from perdure.runtime.secrets.run_logging import about_run
 
@@ -30,9 +28,11 @@ if TYPE_CHECKING:
 
     from perdure.eventlog.env import Env
     from perdure.eventlog.record import Mark
-    from perdure.runtime.execution.host import Host
+    from perdure.runtime.execution.host_context import HostContext
+    from perdure.runtime.runs.cancellation import Cancellation
     from perdure.runtime.runs.creation import Creation
     from perdure.runtime.runs.index import Listed, RunFilter, RunIndex
+    from perdure.runtime.runs.reader import RunReader
     from perdure.runtime.runs.requests import BulkRequest
 
     Change = Callable[[str], Awaitable[str | None]]
@@ -90,17 +90,26 @@ class _Changing:
 
 
 class Bulk:
-    """Changes many runs of one host."""
+    """Changes many runs of one node."""
 
     def __init__(
-        self, host: Host, index: RunIndex, creation: Creation, *, rate: float = RATE
+        self,
+        context: HostContext,
+        index: RunIndex,
+        reader: RunReader,
+        creation: Creation,
+        cancellation: Cancellation,
+        *,
+        rate: float = RATE,
     ) -> None:
         """``rate`` is how many runs are changed in a second."""
-        self._host = host
+        self._log = context.log
+        self._env = context.env
         self._index = index
+        self._reader = reader
         self._creation = creation
-        self._reader = RunReader(host.log, host.runs)
-        self._pace = Pace(host.env, rate)
+        self._cancellation = cancellation
+        self._pace = Pace(context.env, rate)
 
     @operation("runs.cancel_many", Permission.CANCEL, "INVALID_CURSOR")
     async def cancel_many(self, principal: Principal, request: CancelMany) -> BulkAnswer:
@@ -110,8 +119,8 @@ class Bulk:
 
         async def cancel(run_id: str) -> str | None:
             created = (await self._reader.require(principal, run_id)).created
-            folded = await ask_to_end(
-                self._host, principal, created, reason=request.reason, force=request.force
+            folded = await self._cancellation.ask_to_end(
+                principal, created, reason=request.reason, force=request.force
             )
             return None if folded.state.cancel is None else run_id  # it ended without being asked
 
@@ -143,7 +152,7 @@ class Bulk:
             "unchanged": 0,
             "refused": [],
             "next_after": None,
-            "cursor": self._host.log.cursor(at),
+            "cursor": self._log.cursor(at),
         }
         if request.count is None:
             return answer
@@ -156,7 +165,7 @@ class Bulk:
             )
         before = None
         if request.after is not None:
-            before = (await self._host.log.resolve(request.after)).position
+            before = (await self._log.resolve(request.after)).position
         found, _ = await self._index.list(where, before=before, at=at, limit=request.limit + 1)
         page = found[: request.limit]
         last = await self._change_page(page, change, answer)
@@ -171,17 +180,17 @@ class Bulk:
                 "VALIDATION_ERROR", "count and at belong together: both are in the first answer"
             )
         if request.at is None:
-            return await self._host.log.head()
-        return await self._host.log.resolve(request.at)
+            return await self._log.head()
+        return await self._log.resolve(request.at)
 
     async def _change_page(self, page: Sequence[Listed], change: Change, answer: BulkAnswer) -> int:
         """Change runs, a few at a time; give how many were come to.
 
         If it is a bad time for it, or it takes too long, the rest is for the next page.
         """
-        until = self._host.env.monotonic() + PAGE_TIME
+        until = self._env.monotonic() + PAGE_TIME
         for first in range(0, len(page), TOGETHER):
-            if first and self._host.env.monotonic() >= until:
+            if first and self._env.monotonic() >= until:
                 return first
             few = page[first : first + TOGETHER]
             changes = [_Changing(listed.run_id) for listed in few]
@@ -199,7 +208,7 @@ class Bulk:
         return len(page)
 
     async def _cursor_of(self, listed: Listed) -> str | None:
-        log = self._host.log
+        log = self._log
         mark = await log.in_thread(log.store.mark_at, listed.position)
         return None if mark is None else log.cursor(mark)
 

@@ -22,7 +22,7 @@ from perdure.actors.run.events import (
     RunEnded,
     StageChanged,
 )
-from perdure.actors.run.stream import stream_of
+from perdure.actors.run.stream import run_id_of, stream_of
 from perdure.actors.run.views import ExportItem, RunDelta, delta, export_item
 from perdure.eventlog.filter import Filter
 from perdure.runtime.kernel.channels.channel import (
@@ -75,13 +75,14 @@ class RunFilters(Filters):
     task_id: Name | None = None
     plugin_id: Name | None = None
     entry_id: Name | None = None
+    started_by: Name | None = None
     status: list[RunStatus] | None = None
 
     async def open(self, part: RunsPart, principal: Principal) -> Opening:
         """Let pass what is stated; a follow of one run ends with it."""
         fields: dict[str, frozenset[FieldValue]] = {
             name: frozenset({wanted})
-            for name in ("task_id", "plugin_id", "entry_id")
+            for name in ("task_id", "plugin_id", "entry_id", "started_by")
             if (wanted := getattr(self, name)) is not None
         }
         if self.status is not None:
@@ -130,7 +131,7 @@ def _change(record: Record) -> Sequence[ChannelEvent]:
 def _item(record: Record) -> Sequence[ChannelEvent]:
     if record.name != ExportAppended.event_name:
         return ()
-    item = export_item(record.stream.removeprefix("run/"), RUN_EVENTS.decode(record))
+    item = export_item(run_id_of(record.stream), RUN_EVENTS.decode(record))
     return (ChannelEvent("export", record.mark, item),)
 
 

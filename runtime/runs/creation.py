@@ -1,27 +1,27 @@
-"""Bringing runs into being: each once, each with its number.
+"""Creating runs by request: each once, each with its number.
 
-Creating a run is an append of its own; its actor starts from what was written. A key's claim or a
-lineage's next attempt is written in the same append. Those streams have no actor: they are written
-at the version just read, one caller at a time, and a conflict reads again and decides again.
+The creator of runs (``perdure.runtime.execution.creator``) does it; here is what belongs to a
+request. A key's claim or a lineage's next attempt is written in the same append as the run. Those
+streams have no actor: they are written at the version just read, one caller at a time, and a
+conflict reads again and decides again.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import msgspec
+from msgspec.structs import replace
 
 from perdure.actors.claim import CLAIM_EVENTS, ClaimMade
 from perdure.actors.lineage import LINEAGE_EVENTS, AttemptTaken, lineage_stream
 from perdure.actors.run.events import RunCreated
 from perdure.actors.run.stream import stream_of
-from perdure.eventlog.append import Append, StreamWrite
+from perdure.eventlog.append import StreamWrite
 from perdure.eventlog.record import Metadata
-from perdure.runtime.execution.creation_write import first_write
 from perdure.runtime.kernel.claims import CLAIM_WINDOW, Claims, Hidden
 from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.ownerless import OwnerlessStreams
-from perdure.runtime.plugins.entries import check_args
 from perdure.runtime.secrets.redaction import holds_a_secret
 from perdure.runtime.secrets.secret import is_sealed
 from perdure.runtime.secrets.secrets import secret_required
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from perdure.actors.run.core import Run
     from perdure.eventlog.record import NewEvent, Record
     from perdure.eventlog.registry import EventRegistry
-    from perdure.runtime.execution.host import Host
+    from perdure.runtime.execution.creator import NewRun
+    from perdure.runtime.execution.executor import Executor
     from perdure.runtime.kernel.claims import Claim
     from perdure.runtime.kernel.principal import Principal
-    from perdure.runtime.plugins.plugin import Entry
     from perdure.runtime.runs.requests import CreateRun
     from perdure.runtime.secrets.secrets import Accepted
 
@@ -47,46 +47,39 @@ class Superseded(Exception):
 
 
 class Creation:
-    """Creates runs for one host."""
+    """Creates runs by request: once for each key, and one attempt after the other."""
 
-    def __init__(self, host: Host, *, claim_window: int = CLAIM_WINDOW) -> None:
+    def __init__(self, executor: Executor, *, claim_window: int = CLAIM_WINDOW) -> None:
         """Keys are free again after a window, in nanoseconds, and when their run has ended."""
-        self._host = host
-        self._log = host.log
-        self._env = host.env
+        context = executor.context
+        self._creator = executor.creator
+        self._runs = executor.runs
+        self._entries = context.entries
+        self._env = context.env
         self._window = claim_window
-        self._claims = Claims(host.env, host.secrets.hash_key)
-        self._streams = OwnerlessStreams(host.log)
+        self._claims = Claims(context.env, context.secrets.hash_key)
+        self._streams = OwnerlessStreams(context.log)
 
     async def create(self, principal: Principal, request: CreateRun) -> Folded[Run]:
         """Accept a run, or find the one that the idempotency key stands for."""
-        entry = self._host.entries.find(request.plugin_id, request.entry_id)
-        accepted = await self._host.secrets.accept(entry.secrets, request.args, principal.tenant)
-        check_args(entry, accepted.real, accepted.redactor)
-        _check_names(request, accepted)
-        created = self._new_run(principal, request, entry, accepted.args)
-
-        async def begin() -> Folded[Run]:
-            if request.idempotency_key is None:
-                return await self._append(created)
-            return await self._create_once(principal, request, created)
-
-        return await self._with_seal(created.run_id, accepted, begin)
-
-    async def _with_seal(
-        self, run_id: str, accepted: Accepted, begin: Callable[[], Awaitable[Folded[Run]]]
-    ) -> Folded[Run]:
-        """Seal what a run needs, and let it begin; the key may stand for one that exists."""
-        if not accepted.sealed:
-            return await begin()
-        runs, stream = self._host.runs, stream_of(run_id)
-        async with self._host.secrets.sealed(
-            run_id, accepted, lambda: runs.peek(stream) is not None
-        ):
-            return await begin()
+        new = await self._creator.accept(
+            self._new_id(), request.plugin_id, request.entry_id, request.args, principal.tenant
+        )
+        _check_names(request, new.accepted)
+        created = replace(
+            self._creator.created(new, principal.tenant, principal.user, timeout=request.timeout),
+            task_id=request.task_id,
+            trace_id=request.trace_id,
+            idempotency_key=request.idempotency_key,
+        )
+        if request.idempotency_key is None:
+            begin = partial(self._creator.append, new, created)
+        else:
+            begin = partial(self._create_once, principal, request, new, created)
+        return await self._creator.sealed(new, begin)
 
     async def _create_once(
-        self, principal: Principal, request: CreateRun, created: RunCreated
+        self, principal: Principal, request: CreateRun, new: NewRun, created: RunCreated
     ) -> Folded[Run]:
         claim = await self._claims.asked(
             principal,
@@ -102,10 +95,11 @@ class Creation:
         def events_for(created: RunCreated) -> list[NewEvent]:
             return [self._event(CLAIM_EVENTS, self._claim_of(claim, created), principal)]
 
-        return await self._create_with([claim.stream], decide, events_for)
+        return await self._create_with(new, [claim.stream], decide, events_for)
 
     async def _create_with(
         self,
+        new: NewRun,
         streams: Sequence[str],
         decide: Callable[[Sequence[Record | None]], Awaitable[RunCreated | Folded[Run]]],
         events_for: Callable[[RunCreated], Sequence[NewEvent]],
@@ -123,13 +117,13 @@ class Creation:
                 StreamWrite(stream, record.version if record else 0, [event])
                 for stream, record, event in zip(streams, newest, events_for(decided), strict=True)
             ]
-            return await self._append(decided, *writes)
+            return await self._creator.append(new, decided, *writes)
 
         return await self._streams.write(streams, attempt)
 
     async def _holder(self, claim: Claim, newest: Record | None) -> Folded[Run] | None:
         """Give the run that a key stands for; None if it is free."""
-        runs = self._host.runs
+        runs = self._runs
 
         async def has_ended(subject: Subject) -> bool:
             return (await runs.look(stream_of(subject.object_id))).state.status.is_terminal
@@ -147,17 +141,6 @@ class Creation:
             at=created.at,
         )
 
-    async def _append(self, created: RunCreated, *along: StreamWrite) -> Folded[Run]:
-        """Bring a run into being, with what belongs to it, and have it executed."""
-        if self._host.closing:
-            raise OperationError(
-                "UNAVAILABLE",
-                "this server is going down and takes no new work; ask again with the same key",
-            )
-        append = Append([*along, first_write(self._env, created)])
-        receipt = await self._log.append(append, new_work=True)
-        return self._host.accept(created, receipt.records)
-
     def _event(self, registry: EventRegistry, event: Any, principal: Principal) -> NewEvent:  # noqa: ANN401
         return registry.encode(
             event,
@@ -166,27 +149,8 @@ class Creation:
             metadata=Metadata(principal=str(principal)),
         )
 
-    def _new_run(
-        self, principal: Principal, request: CreateRun, entry: Entry, args: dict[str, Any]
-    ) -> RunCreated:
-        run_id = str(self._env.new_id())
-        return RunCreated(
-            run_id=run_id,
-            plugin_id=request.plugin_id,
-            entry_id=request.entry_id,
-            args=args,
-            tenant=principal.tenant,
-            principal=principal.user,
-            root_run_id=run_id,
-            attempt=1,
-            at=self._env.now(),
-            task_id=request.task_id,
-            trace_id=request.trace_id,
-            idempotency_key=request.idempotency_key,
-            timeout=self._host.limits.timeout_of(
-                request.timeout if request.timeout is not None else entry.timeout
-            ),
-        )
+    def _new_id(self) -> str:
+        return str(self._env.new_id())
 
     async def retry(
         self,
@@ -198,40 +162,39 @@ class Creation:
     ) -> Folded[Run]:
         """Create the next attempt of what has ended, or find the one that the key stands for."""
         passed = secrets or {}
-        accepted = await self._accept_again(principal, parent, passed)
-        if accepted.redactor.finds(key):
+        new = await self._accept_again(principal, parent, passed)
+        if new.accepted.redactor.finds(key):
             raise OperationError("VALIDATION_ERROR", holds_a_secret("idempotency_key"))
         claim = None
         if key is not None:
             asked = {"run_id": parent.created.run_id}
             claim = await self._claims.asked(
-                principal, "runs.retry", key, asked, secrets=_hidden(passed, accepted.args)
+                principal, "runs.retry", key, asked, secrets=_hidden(passed, new.accepted.args)
             )
-        return await self._next(principal, parent, accepted, claim, key)
+        return await self._next(principal, parent, new, claim, key)
 
     async def retry_in_bulk(self, principal: Principal, parent: Run, bulk: str) -> Folded[Run]:
         """Create the next attempt of what has ended, once for each bulk.
 
         What has another attempt already, and not from this bulk, is ``Superseded``.
         """
-        accepted = await self._accept_again(principal, parent, {})
+        new = await self._accept_again(principal, parent, {})
         run_id = parent.created.run_id
         claim = await self._claims.asked(
             principal, "runs.retry_many", f"{bulk}/{run_id}", {"run_id": run_id}
         )
-        return await self._next(principal, parent, accepted, claim, only_newest=True)
+        return await self._next(principal, parent, new, claim, only_newest=True)
 
     async def _next(
         self,
         principal: Principal,
         parent: Run,
-        accepted: Accepted,
+        new: NewRun,
         claim: Claim | None,
         key: str | None = None,
         *,
         only_newest: bool = False,
     ) -> Folded[Run]:
-        run_id = str(self._env.new_id())
         claims = [] if claim is None else [claim]
 
         async def decide(newest: Sequence[Record | None]) -> RunCreated | Folded[Run]:
@@ -245,8 +208,7 @@ class Creation:
                 last = LINEAGE_EVENTS.decode(taken).attempt
             if only_newest and last != parent.created.attempt:
                 raise Superseded(parent.created.run_id)
-            created = self._next_attempt(principal, parent, last + 1, run_id, accepted.args)
-            return msgspec.structs.replace(created, idempotency_key=key)
+            return self._next_attempt(principal, parent, new, last + 1, key)
 
         def events_for(created: RunCreated) -> list[NewEvent]:
             taken = AttemptTaken(run_id=created.run_id, attempt=created.attempt, at=created.at)
@@ -259,20 +221,19 @@ class Creation:
             ]
 
         streams = [*(asked.stream for asked in claims), lineage_stream(parent.created.root_run_id)]
-        return await self._with_seal(
-            run_id, accepted, lambda: self._create_with(streams, decide, events_for)
-        )
+        begin = partial(self._create_with, new, streams, decide, events_for)
+        return await self._creator.sealed(new, begin)
 
     async def _accept_again(
         self, principal: Principal, parent: Run, secrets: dict[str, Any]
-    ) -> Accepted:
+    ) -> NewRun:
         """Take the arguments of a run that has ended, with secrets that are passed again."""
         if not parent.status.is_terminal:
             raise OperationError(
                 "RUN_NOT_TERMINAL", f"the run is {parent.status}; cancel it first, or wait"
             )
-        before, entry = parent.created, self._host.entries.of(parent)
-        names = frozenset[str]() if entry is None else entry.secrets
+        before = parent.created
+        names = self._entries.secrets(before.plugin_id, before.entry_id)
         unknown = sorted(secrets.keys() - names)
         if unknown:
             name = f"{before.plugin_id}.{before.entry_id}"
@@ -283,35 +244,22 @@ class Creation:
         gone = [name for name in names & args.keys() if is_sealed(args[name])]
         if gone:
             raise secret_required(gone, "was forgotten when the run ended: pass it in secrets")
-        accepted = await self._host.secrets.accept(names, args, principal.tenant)
-        if secrets and entry is not None:
-            check_args(entry, accepted.real, accepted.redactor)
-        return accepted
+        return await self._creator.accept_again(self._new_id(), before, secrets, principal.tenant)
 
     def _next_attempt(
-        self,
-        principal: Principal,
-        parent: Run,
-        attempt: int,
-        run_id: str,
-        args: dict[str, Any],
+        self, principal: Principal, parent: Run, new: NewRun, attempt: int, key: str | None
     ) -> RunCreated:
         before = parent.created
-        return RunCreated(
-            run_id=run_id,
-            plugin_id=before.plugin_id,
-            entry_id=before.entry_id,
-            args=args,
-            tenant=principal.tenant,
-            principal=principal.user,
+        return replace(
+            self._creator.created(new, principal.tenant, principal.user),
             root_run_id=before.root_run_id,
             parent_run_id=before.run_id,
             attempt=attempt,
-            at=self._env.now(),
             task_id=before.task_id,
             trace_id=before.trace_id,
             session_id=before.session_id,
-            timeout=before.timeout,
+            idempotency_key=key,
+            timeout=before.timeout,  # as long as before, whatever is allowed by now
         )
 
 

@@ -13,7 +13,7 @@ from perdure.runtime.kernel.errors import OperationError
 if TYPE_CHECKING:
     from outcome import Outcome
 
-    from perdure.runtime.execution.host import Host
+    from perdure.runtime.execution.host_context import HostContext
     from perdure.runtime.kernel.principal import Principal
     from perdure.runtime.runs.answers import RunAnswer
     from perdure.runtime.runs.requests import CreateRun
@@ -24,9 +24,9 @@ MOST_AT_ONCE: Final = 32
 class DirectRuns:
     """Executes runs apart from the log."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, context: HostContext) -> None:
         """Execute what a host can execute."""
-        self._host = host
+        self._context = context
         self._count = 0
 
     async def create(self, principal: Principal, request: CreateRun) -> RunAnswer:
@@ -43,14 +43,14 @@ class DirectRuns:
         from perdure.runtime.runs.feature import open_run_node  # noqa: PLC0415 - it opens this
         from perdure.runtime.runs.part import runs_of  # noqa: PLC0415 - as above
 
-        host = self._host
+        context = self._context
         async with (
-            open_log(host.env, MemoryStore()) as log,
+            open_log(context.env, MemoryStore()) as log,
             open_run_node(
                 log,
-                host.plugins,
-                limits=host.limits,
-                secrets=host.secrets.apart(),
+                context.entries.plugins,
+                limits=context.limits,
+                secrets=context.secrets.apart(),
                 trigger="off",
             ) as node,
         ):

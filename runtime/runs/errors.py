@@ -3,6 +3,7 @@
 from typing import Final
 
 from perdure.actors.errors import AnsweredOtherwise, NoSuchActor, NoSuchQuestion, NotNow
+from perdure.actors.run.stream import RUN_PREFIX
 from perdure.runtime.kernel.errors import ErrorKind, Translation, declare_errors
 
 RUN_ERRORS: Final = declare_errors(
@@ -43,5 +44,5 @@ RUN_ERRORS: Final = declare_errors(
     Translation(NotNow, "RUN_NOT_RUNNING", ("status",)),
     Translation(NoSuchQuestion, "QUESTION_NOT_FOUND", ("question_id",)),
     Translation(AnsweredOtherwise, "ALREADY_ANSWERED", ("question_id",)),
-    Translation(NoSuchActor, "RUN_NOT_FOUND", (), "there is no such run", streams="run/"),
+    Translation(NoSuchActor, "RUN_NOT_FOUND", (), "there is no such run", streams=RUN_PREFIX),
 )

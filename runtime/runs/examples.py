@@ -54,6 +54,8 @@ _QUEUED: Final[dict[str, Any]] = {
     "session_id": None,
     "deadline": None,
     "questions": [],
+    "started_by": None,
+    "children": 0,
 }
 _ENDED: Final = {
     **_QUEUED,
@@ -101,6 +103,7 @@ RETRIED: Final = {
     "idempotency_key": None,
     "cursor": _CURSOR,
 }
+FOUND: Final = {"run_ids": [_RUN], "more": False, "cursor": _CURSOR}
 RUNS: Final = {"runs": [_ENDED], "next_after": None, "cursor": _CURSOR}
 EXPORT: Final = {"items": [_EXPORTED], "next_after": None, "cursor": _CURSOR}
 QUESTIONS: Final = {
@@ -108,6 +111,26 @@ QUESTIONS: Final = {
         {"question_id": _NEXT, "question": {"text": "Deploy?"}, "asked_at": 1785585600.04}
     ],
     "more": False,
+    "cursor": _CURSOR,
+}
+HISTORY: Final = {
+    "history": [
+        {
+            "at": 1785585600.002,
+            "what": "activated",
+            "epoch": 1,
+            "host": _NEXT,
+            "plugin_version": "1",
+        },
+        {
+            "at": 1785585600.03,
+            "what": "step_recorded",
+            "step": "fetch",
+            "size": 12,
+            "preview": '{"pages": 3}',
+        },
+    ],
+    "next_after": None,
     "cursor": _CURSOR,
 }
 LOGS: Final = {

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from perdure.runtime.plugins.plugin import Plugin
     from perdure.runtime.runs.part import RunResources, RunsPart
     from perdure.runtime.runs.settings import RunSettings
+    from perdure.runtime.runs.stored_runs import StoredRuns
 
 
 class RunsFeature(Feature):
@@ -99,12 +100,13 @@ class RunsFeature(Feature):
 
     def commands(self) -> Sequence[click.Command]:
         """From `perdure run` to `perdure plugins`."""
-        from perdure.runtime.runs.commands import answer, lists, run, show, watch
+        from perdure.runtime.runs.commands import answer, history, lists, run, show, watch
 
         return [
             run.run,
             lists.runs,
             show.show,
+            history.history,
             watch.watch,
             show.export,
             show.logs,
@@ -119,7 +121,7 @@ class RunsFeature(Feature):
         from perdure.runtime.blobs.blob import BLOB_ERRORS
         from perdure.runtime.plugins.entries import PLUGIN_ERRORS
         from perdure.runtime.runs.errors import RUN_ERRORS
-        from perdure.runtime.secrets.secrets import SECRET_ERRORS
+        from perdure.runtime.secrets.errors import SECRET_ERRORS
 
         return {**RUN_ERRORS, **PLUGIN_ERRORS, **BLOB_ERRORS, **SECRET_ERRORS}
 
@@ -154,11 +156,11 @@ class RunsFeature(Feature):
             return open_runs(foundation.log, listing, self._resources, foundation.stopping)
         return open_local_runs(foundation, listing, self._loaded, self._only)
 
-    def readers(self, log: LogReader) -> Sequence[object]:
-        """What can be read of runs without an event loop."""
+    def reader(self, log: LogReader) -> StoredRuns:
+        """What can be read of runs and plugins without an event loop."""
         from perdure.runtime.runs.stored_runs import StoredRuns
 
-        return [StoredRuns(log)]
+        return StoredRuns(log, self._loaded)
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from perdure.actors.run.events import RUN_EVENTS, RunCreated
 from perdure.actors.run.status import ENDED
+from perdure.actors.run.stream import RUN_PREFIX, run_id_of
 from perdure.eventlog.filter import Filter
 from perdure.eventlog.record import START
 from perdure.runtime.kernel.listing import Listing
@@ -31,7 +32,7 @@ _SCHEMA: Final = (
     CREATE TABLE runs (
         run_id TEXT PRIMARY KEY, position INTEGER NOT NULL UNIQUE, created_at INTEGER NOT NULL,
         tenant TEXT NOT NULL, plugin_id TEXT NOT NULL, entry_id TEXT NOT NULL,
-        task_id TEXT, session_id TEXT, root_run_id TEXT NOT NULL
+        task_id TEXT, session_id TEXT, root_run_id TEXT NOT NULL, started_by TEXT
     ) WITHOUT ROWID
     """,
     """
@@ -45,6 +46,7 @@ _SCHEMA: Final = (
     "CREATE INDEX runs_by_task ON runs (task_id, position)",
     "CREATE INDEX runs_by_session ON runs (session_id, position)",
     "CREATE INDEX runs_by_root ON runs (root_run_id, position)",
+    "CREATE INDEX runs_by_starter ON runs (started_by, position)",
 )
 # Tables of the same shape in memory, and views that show both and are written like tables. The last
 # interval of a run in the file ends where the first new one begins.
@@ -66,7 +68,7 @@ _OVERLAY: Final = (
     CREATE TEMP TRIGGER new_run INSTEAD OF INSERT ON runs BEGIN
         INSERT INTO new_runs VALUES (
             new.run_id, new.position, new.created_at, new.tenant, new.plugin_id, new.entry_id,
-            new.task_id, new.session_id, new.root_run_id
+            new.task_id, new.session_id, new.root_run_id, new.started_by
         );
     END
     """,
@@ -81,7 +83,15 @@ _OVERLAY: Final = (
     END
     """,
 )
-_COLUMNS: Final = ("plugin_id", "entry_id", "task_id", "session_id", "root_run_id", "tenant")
+_COLUMNS: Final = (
+    "plugin_id",
+    "entry_id",
+    "task_id",
+    "session_id",
+    "root_run_id",
+    "started_by",
+    "tenant",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,11 +103,13 @@ class RunFilter:
     task_id: str | None = None
     session_id: str | None = None
     root_run_id: str | None = None
+    started_by: str | None = None
     tenant: str | None = None
     statuses: frozenset[str] | None = None
     created_from: int | None = None  # UTC nanoseconds, inclusive
     created_until: int | None = None  # exclusive
     newest: bool = False  # only the newest attempt of each root
+    top_level: bool = False  # only those that no other run has started
 
 
 class Listed(NamedTuple):
@@ -160,6 +172,8 @@ class RunTables:
         if where.statuses is not None:
             conditions.append(self._status_condition(len(where.statuses), at, values))
             values.extend(sorted(where.statuses))
+        if where.top_level:
+            conditions.append("r.started_by IS NULL")
         if where.newest:
             conditions.append(
                 "NOT EXISTS (SELECT 1 FROM runs n WHERE n.root_run_id = r.root_run_id"
@@ -204,9 +218,9 @@ class RunTables:
 
 def _fold(database: sqlite3.Connection, record: Record) -> None:
     fields = record.metadata.fields
-    if not fields.get("changed") or not record.stream.startswith("run/"):
+    if not fields.get("changed") or not record.stream.startswith(RUN_PREFIX):
         return
-    run_id = record.stream.removeprefix("run/")
+    run_id = run_id_of(record.stream)
     if record.name == RunCreated.event_name:
         created: RunCreated = RUN_EVENTS.decode(record)
         row = (
@@ -219,8 +233,9 @@ def _fold(database: sqlite3.Connection, record: Record) -> None:
             created.task_id,
             created.session_id,
             created.root_run_id,
+            created.started_by,
         )
-        database.execute("INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+        database.execute("INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
     known = database.execute(
         "SELECT max(begins) FROM intervals WHERE run_id = ?", (run_id,)
     ).fetchone()[0]
@@ -234,7 +249,7 @@ def _fold(database: sqlite3.Connection, record: Record) -> None:
 
 RUN_LISTING: Final = Listing(
     name="runs",
-    version=1,
+    version=2,
     schema=_SCHEMA,
     overlay=_OVERLAY,
     where=Filter(fields={"changed": frozenset({True})}),
@@ -265,6 +280,14 @@ class RunIndex:
         found = await self._log.in_thread(
             lambda: self._tables.runs(where, before=before, at=true_at.position, limit=limit)
         )
+        return found, true_at
+
+    async def find(self, beginning: str, tenant: str, limit: int) -> tuple[Sequence[str], Mark]:
+        """List ids that begin with a text, and say at which place in the log this is true."""
+        true_at = await self._log.head()
+        await self._listing.reach(true_at)
+        tables = self._tables
+        found = await self._log.in_thread(tables.beginning_with, beginning, tenant, limit)
         return found, true_at
 
     async def count(self, where: RunFilter, at: Mark) -> int:

@@ -44,6 +44,7 @@ class InitialRuns:
             plugin_id=filters.plugin_id,
             entry_id=filters.entry_id,
             task_id=filters.task_id,
+            started_by=filters.started_by,
             statuses=statuses,
         )
 

@@ -7,8 +7,9 @@ from contextlib import ExitStack, asynccontextmanager, closing
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from perdure.eventlog.units import NANOSECONDS
 from perdure.runtime.blobs.file_depot import FileDepot
 from perdure.runtime.blobs.references import References
 from perdure.runtime.blobs.store import BlobLimits, BlobStore
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from perdure.runtime.kernel.node import Foundation
     from perdure.runtime.plugins.loading import LoadedPlugins
     from perdure.runtime.runs.part import RunsPart
-
-_NANOSECONDS: Final = 1_000_000_000
 
 
 @asynccontextmanager
@@ -60,7 +59,7 @@ async def open_local_runs(
         resources = RunResources(
             plugins=loaded.plugins,
             limits=host_limits(settings),
-            claim_window=round(settings.idempotency_window * _NANOSECONDS),
+            claim_window=round(settings.idempotency_window * NANOSECONDS),
             only=only,
             blobs=BlobStore(env, depot, limits=blob_limits(settings)),
             references=references,
@@ -69,10 +68,10 @@ async def open_local_runs(
             trigger=settings.trigger,
         )
         async with open_runs(foundation.log, listing, resources, foundation.stopping) as part:
-            part.host.entries.problems = loaded.problems
-            part.host.start(Watchdog(env).run)
+            part.executor.context.entries.problems = loaded.problems
+            part.executor.start(Watchdog(env).run)
             if reloader is not None:
-                part.host.start(partial(reloader.run, env, part.host.load))
+                part.executor.start(partial(reloader.run, env, part.executor.load))
             yield part
 
 

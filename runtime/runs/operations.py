@@ -13,33 +13,41 @@ import trio
 from perdure.actors.run.commands import Answer
 from perdure.actors.run.stream import stream_of
 from perdure.runtime.execution.run_ends import LetGo
-from perdure.runtime.kernel.claims import CLAIM_WINDOW
 from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.operations import operation
 from perdure.runtime.kernel.principal import Permission, Principal
 from perdure.runtime.runs.answers import RunAnswer
-from perdure.runtime.runs.cancellation import ask_to_end
-from perdure.runtime.runs.creation import Creation
 from perdure.runtime.runs.queries import PAGE_BYTES, RunQueries
-from perdure.runtime.runs.reader import RunReader
-from perdure.runtime.runs.requests import AnswerRun, CancelRun, CreateRun, RetryRun
+from perdure.runtime.runs.requests import AnswerRun, CancelRun, CreateRun, RetryRun, WaitForRun
 from perdure.runtime.secrets.redaction import holds_a_secret
 
 if TYPE_CHECKING:
-    from perdure.runtime.execution.host import Host
+    from perdure.actors.folded import Folded
+    from perdure.actors.run.core import Run
+    from perdure.runtime.execution.executor import Executor
+    from perdure.runtime.runs.cancellation import Cancellation
+    from perdure.runtime.runs.creation import Creation
     from perdure.runtime.runs.index import RunIndex
+    from perdure.runtime.runs.reader import RunReader
 
 
 class Runs(RunQueries):
     """Everything that can be done with runs."""
 
-    def __init__(self, host: Host, index: RunIndex, *, claim_window: int = CLAIM_WINDOW) -> None:
-        """Work for one host."""
-        super().__init__(host.log, index, RunReader(host.log, host.runs))
-        self._host = host
-        self._env = host.env
-        self.claim_window = claim_window
-        self.creation = Creation(host, claim_window=claim_window)
+    def __init__(
+        self,
+        executor: Executor,
+        index: RunIndex,
+        reader: RunReader,
+        creation: Creation,
+        cancellation: Cancellation,
+    ) -> None:
+        """Have the executor do what is asked for."""
+        super().__init__(executor.context.log, index, reader)
+        self._executor = executor
+        self._env = executor.context.env
+        self._creation = creation
+        self._cancellation = cancellation
 
     # Beginning
 
@@ -54,17 +62,17 @@ class Runs(RunQueries):
     )
     async def create(self, principal: Principal, request: CreateRun) -> RunAnswer:
         """Accept a run, or find the one that the idempotency key stands for."""
-        created = await self.creation.create(principal, request)
+        created = await self._creation.create(principal, request)
         if request.mode == "async":
             return self._answer(created)
-        with trio.move_on_after(self._host.limits.sync_wait), suppress(LetGo):
-            ended = await self._host.end_of(created.state.created.run_id)
-            answer = self._answer(ended)
+        run_id, longest = created.state.created.run_id, self._executor.context.limits.sync_wait
+        waited = await self._after_wait(principal, run_id, longest)
+        answer = self._answer(waited)
+        if waited.state.status.is_terminal:
             answer["result"] = await self._reader.items(
-                ended, frozenset(ended.state.result), most=PAGE_BYTES
+                waited, frozenset(waited.state.result), most=PAGE_BYTES
             )
-            return answer
-        return self._answer(await self._reader.now(principal, created.state.created.run_id))
+        return answer
 
     @operation(
         "runs.retry",
@@ -83,7 +91,7 @@ class Runs(RunQueries):
         """
         parent = await self._reader.now(principal, request.run_id)
         return self._answer(
-            await self.creation.retry(
+            await self._creation.retry(
                 principal,
                 parent.state,
                 secrets=request.secrets,
@@ -91,14 +99,41 @@ class Runs(RunQueries):
             )
         )
 
+    # Waiting
+
+    @operation("runs.wait", Permission.READ, "RUN_NOT_FOUND", "INVALID_CURSOR", waits=True)
+    async def wait(self, principal: Principal, request: WaitForRun) -> RunAnswer:
+        """Read a run once it has ended, or has changed after a cursor, or the time is over."""
+        longest = self._executor.context.limits.sync_wait
+        seconds = longest if request.timeout is None else request.timeout
+        if not seconds <= longest:
+            raise OperationError(
+                "VALIDATION_ERROR",
+                f"a wait lasts at most {longest:g} seconds; ask again when it is over",
+                limit=longest,
+            )
+        after = None
+        if request.after is not None:
+            after = (await self._log.resolve(request.after)).position
+        await self._reader.require(principal, request.run_id)
+        return self._answer(await self._after_wait(principal, request.run_id, seconds, after))
+
+    async def _after_wait(
+        self, principal: Principal, run_id: str, seconds: float, after: int | None = None
+    ) -> Folded[Run]:
+        """Give a run as it is when it has ended or changed, or nobody waits for that any more."""
+        with trio.move_on_after(seconds), suppress(LetGo):
+            return await self._executor.end_of(run_id, after)
+        return await self._reader.now(principal, run_id)
+
     # Asking
 
     @operation("runs.cancel", Permission.CANCEL, "RUN_NOT_FOUND")
     async def cancel(self, principal: Principal, request: CancelRun) -> RunAnswer:
         """Ask a run to end; one that has ended stays as it is."""
         created = (await self._reader.require(principal, request.run_id)).created
-        folded = await ask_to_end(
-            self._host, principal, created, reason=request.reason, force=request.force
+        folded = await self._cancellation.ask_to_end(
+            principal, created, reason=request.reason, force=request.force
         )
         return self._answer(folded)
 
@@ -114,7 +149,7 @@ class Runs(RunQueries):
     async def answer(self, principal: Principal, request: AnswerRun) -> RunAnswer:
         """Answer a question of a run."""
         created = (await self._reader.require(principal, request.run_id)).created
-        redactor = await self._host.redactor_of(created)
+        redactor = await self._executor.redactor_of(created)
         if redactor.finds(request.answer):
             raise OperationError("VALIDATION_ERROR", holds_a_secret("the answer"))
         command = Answer(
@@ -123,7 +158,7 @@ class Runs(RunQueries):
             by=str(principal),
             at=self._env.now(),
         )
-        folded = await self._host.runs.ask(
+        folded = await self._executor.runs.ask(
             stream_of(request.run_id), command, principal=str(principal), new_work=True
         )
         return self._answer(folded)

@@ -1,4 +1,4 @@
-"""Runs at work in a node: the host that executes them, and the services that are asked."""
+"""Runs at work in a node: the executor, and the services that are asked."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from collections.abc import Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import trio
 
 from perdure.actors.run.outbox import PROGRESS_ITEMS, WINDOW
 from perdure.actors.run.output import EXPORT_FIELDS
 from perdure.actors.run.status import Status
+from perdure.eventlog.units import NANOSECONDS
 from perdure.runtime.blobs.references import References
 from perdure.runtime.blobs.store import BlobStore
-from perdure.runtime.execution.host import Host
+from perdure.runtime.execution.executor import Executor
+from perdure.runtime.execution.host_context import host_context
 from perdure.runtime.execution.limits import HostLimits
 from perdure.runtime.execution.recovery import drop_old_seals, recover, take_up
 from perdure.runtime.kernel.claims import CLAIM_WINDOW
@@ -25,6 +27,8 @@ from perdure.runtime.kernel.opening import StoppedOpening, unless_stopped
 from perdure.runtime.plugins.plugin import Plugin
 from perdure.runtime.process.pool import Pool
 from perdure.runtime.runs.bulk import RATE, Bulk
+from perdure.runtime.runs.cancellation import Cancellation
+from perdure.runtime.runs.creation import Creation
 from perdure.runtime.runs.direct_runs import DirectRuns
 from perdure.runtime.runs.index import RunIndex
 from perdure.runtime.runs.operations import Runs
@@ -43,8 +47,6 @@ if TYPE_CHECKING:
     from perdure.runtime.kernel.figures import Figure
     from perdure.runtime.kernel.live_listing import LiveListing
     from perdure.runtime.kernel.node import Node
-
-_NANOSECONDS: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,64 +71,70 @@ class RunResources:
 class RunsPart(Part):
     """Runs at work in a node."""
 
-    def __init__(self, host: Host, index: RunIndex, resources: RunResources) -> None:
+    def __init__(self, executor: Executor, index: RunIndex, resources: RunResources) -> None:
         """Offer the operations on runs."""
-        self.host = host
+        context = executor.context
+        self.executor = executor
         self.index = index
-        self.reader = RunReader(host.log, host.runs)
-        self.runs = Runs(host, index, claim_window=resources.claim_window)
-        self.uploads = Uploads(host, resources.references or References())
+        self.reader = reader = RunReader(context.log, executor.runs)
+        self._claim_window = resources.claim_window
         self._trigger = resources.trigger
-        bulk = Bulk(host, index, self.runs.creation, rate=resources.bulk_rate)
-        services = [self.runs, bulk, PluginList(host), self.uploads]
+        creation = Creation(executor, claim_window=resources.claim_window)
+        cancellation = Cancellation(executor)
+        self.runs = Runs(executor, index, reader, creation, cancellation)
+        self.uploads = Uploads(context, reader, resources.references or References())
+        bulk = Bulk(context, index, reader, creation, cancellation, rate=resources.bulk_rate)
+        entries = context.entries
+        plugins = PluginList(context.log, lambda: (entries.plugins, entries.problems))
+        services = [self.runs, bulk, plugins, self.uploads]
         if self._trigger == "runs":
             services.append(Trigger(self.runs.create))
         elif self._trigger == "direct":
-            services.append(Trigger(DirectRuns(host).create, recorded=False))
+            services.append(Trigger(DirectRuns(context).create, recorded=False))
         self.services = services
 
     @property
     def busy(self) -> int:
         """How many runs are being executed."""
-        return self.host.running
+        return self.executor.running
 
     @property
     def waiting(self) -> int:
         """How many runs wait for their turn."""
-        return self.host.waiting
+        return self.executor.waiting
 
     def close(self) -> None:
         """Take no new runs and start none that wait."""
-        self.host.close()
+        self.executor.close()
 
     async def at_rest(self, until: int) -> None:
         """Wait until no run is executed but those that only wait, and still will at an instant."""
-        await self.host.at_rest(until)
+        await self.executor.at_rest(until)
 
     def drain(self) -> None:
         """Let go of the runs that are being executed, for the next process to go on with."""
-        self.host.drain()
+        self.executor.drain()
 
     async def settled(self) -> None:
         """Wait until no run is being executed."""
-        await self.host.settled()
+        await self.executor.settled()
 
     async def figures(self) -> Iterable[Figure]:
         """Give the figures that operators see."""
-        host, known = self.host, await self.index.statuses()
+        executor, known = self.executor, await self.index.statuses()
         runs = {status.value: known.get(status.value, 0) for status in Status}
         return [
             figures_by("status", "runs", "gauge", "Runs in the log.", runs),
-            figure("executions", "gauge", "Runs being executed.", host.running),
-            figure("runs_waiting", "gauge", "Runs that wait for their turn.", host.waiting),
-            figure("actors_live", "gauge", "Actors in memory.", host.runs.live),
-            figure("actors_started", "counter", "Actors that came to life.", host.runs.started),
-            figure("actor_crashes", "counter", "Actors that crashed.", host.runs.crashed),
+            figure("executions", "gauge", "Runs being executed.", executor.running),
+            figure("runs_waiting", "gauge", "Runs that wait for their turn.", executor.waiting),
+            figure("actors_live", "gauge", "Actors in memory.", executor.runs.live),
+            figure("actors_started", "counter", "Actors that came to life.", executor.runs.started),
+            figure("actor_crashes", "counter", "Actors that crashed.", executor.runs.crashed),
         ]
 
     def capabilities(self) -> Mapping[str, Any]:
         """Give the limits that clients want to know."""
-        limits, blobs = self.host.limits, self.host.blobs.limits
+        limits, blobs = self.executor.context.limits, self.executor.context.blobs.limits
         return {
             "limits": {
                 "runs": limits.runs,
@@ -137,14 +145,14 @@ class RunsPart(Part):
                 "uploads": MAX_UPLOADS,
             },
             "rates": {
-                "progress": WINDOW / _NANOSECONDS,
-                "progress_items": PROGRESS_ITEMS / _NANOSECONDS,
+                "progress": WINDOW / NANOSECONDS,
+                "progress_items": PROGRESS_ITEMS / NANOSECONDS,
             },
             "windows": {
-                "idempotency": self.runs.claim_window / _NANOSECONDS,
+                "idempotency": self._claim_window / NANOSECONDS,
                 "sync_wait": limits.sync_wait,
                 "cancel_grace": limits.cancel_grace,
-                "upload": self.uploads.upload_life / _NANOSECONDS,
+                "upload": self.uploads.upload_life / NANOSECONDS,
                 "blob_grace": blobs.grace,
             },
             "statuses": list(get_args(RunStatus)),
@@ -158,14 +166,14 @@ def runs_of(node: Node) -> RunsPart:
     return node.part(RunsPart)
 
 
-async def _take_up(host: Host, index: RunIndex, only: Collection[str] | None) -> None:
+async def _take_up(executor: Executor, index: RunIndex, only: Collection[str] | None) -> None:
     """Take up the runs that an earlier process left, or only some of them."""
     if only is None:
-        await recover(host, index.open_runs)
+        await recover(executor, index.open_runs)
         return
-    await drop_old_seals(host)
+    await drop_old_seals(executor)
     for run_id in only:
-        await take_up(host, run_id)
+        await take_up(executor, run_id)
 
 
 @asynccontextmanager
@@ -173,28 +181,26 @@ async def open_runs(
     log: EventLog, listing: LiveListing, resources: RunResources, stopping: trio.Event
 ) -> AsyncIterator[RunsPart]:
     """Take up the runs that an earlier process left, and execute runs for the length of a block."""
-    limits = resources.limits or HostLimits()
-    host = Host(
-        log.env,
+    context = host_context(
         log,
         resources.plugins,
-        limits=limits,
+        limits=resources.limits,
         blobs=resources.blobs,
         secrets=resources.secrets,
-        processes=Pool(log.env, grace=limits.cancel_grace),
     )
+    executor = Executor(context, processes=Pool(log.env))
     index = RunIndex(listing)
     async with trio.open_nursery() as nursery:
-        await host.blobs.clean_up()
-        await nursery.start(host.run)
+        await context.blobs.clean_up()
+        await nursery.start(executor.run)
         try:
-            await unless_stopped(partial(_take_up, host, index, resources.only), stopping)
+            await unless_stopped(partial(_take_up, executor, index, resources.only), stopping)
         except StoppedOpening:
-            host.drain()  # or the stop would count as a crash of the runs that were resumed
-            with trio.move_on_after(limits.cancel_grace):
-                await host.settled()
+            executor.drain()  # or the stop would count as a crash of the runs that were resumed
+            with trio.move_on_after(context.limits.cancel_grace):
+                await executor.settled()
             raise
-        part = RunsPart(host, index, resources)
+        part = RunsPart(executor, index, resources)
         nursery.start_soon(part.uploads.run)
         yield part
         nursery.cancel_scope.cancel()

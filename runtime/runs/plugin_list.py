@@ -11,9 +11,13 @@ from perdure.runtime.runs.answers import EntryView, PluginPage, PluginView, Prob
 from perdure.runtime.runs.requests import ListPlugins
 
 if TYPE_CHECKING:
-    from perdure.runtime.execution.host import Host
+    from collections.abc import Callable, Mapping, Sequence
+
+    from perdure.runtime.kernel.actor_reader import Readable
     from perdure.runtime.plugins.loading import Problem
     from perdure.runtime.plugins.plugin import Entry, Plugin
+
+    Loaded = Callable[[], tuple[Mapping[str, Plugin], Sequence[Problem]]]
 
 # All of an absolute path but its last part.
 _FOLDERS: Final = re.compile(r"(?<![\w/:])/(?:[^\s'\"/]+/)*(?=[^\s'\"/])")
@@ -21,20 +25,25 @@ _FOLDER: Final = "folder "  # what comes from one is called so
 
 
 class PluginList:
-    """The plugins of one host, as callers see them."""
+    """The plugins of one process, as callers see them."""
 
-    def __init__(self, host: Host) -> None:
-        """Show what a host can execute."""
-        self._host = host
+    def __init__(self, log: Readable, loaded: Loaded, *, is_local: bool = False) -> None:
+        """``loaded`` gives the plugins as they are now, and what could not be loaded.
+
+        Only callers on this machine are told where the files of that are.
+        """
+        self._log = log
+        self._loaded = loaded
+        self._problem_view = problem_view if is_local else told_view
 
     @operation("plugins.list", Permission.READ)
     async def list(self, principal: Principal, request: ListPlugins) -> PluginPage:  # noqa: ARG002
         """List the plugins that are loaded, what their entries take, and what was not loaded."""
-        plugins = self._host.plugins
+        plugins, problems = self._loaded()
         return {
             "plugins": [plugin_view(plugins[plugin_id]) for plugin_id in sorted(plugins)],
-            "problems": [told_view(problem) for problem in self._host.entries.problems],
-            "cursor": self._host.log.cursor(await self._host.log.head()),
+            "problems": [self._problem_view(problem) for problem in problems],
+            "cursor": self._log.cursor(await self._log.head()),
         }
 
 

@@ -8,18 +8,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
+from perdure.actors.run.item_id import item_number
 from perdure.actors.run.kind import RUN_KIND
-from perdure.actors.run.views import item_number, log_line, question_view
+from perdure.actors.run.views import log_line, question_view
 from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.operations import operation
 from perdure.runtime.kernel.principal import Permission, Principal
-from perdure.runtime.runs.answers import ExportPage, LogPage, QuestionPage, RunAnswer, RunPage
+from perdure.runtime.runs.answers import (
+    ExportPage,
+    FoundRuns,
+    HistoryPage,
+    LogPage,
+    QuestionPage,
+    RunAnswer,
+    RunPage,
+)
 from perdure.runtime.runs.index import RunFilter
 from perdure.runtime.runs.requests import (
     Conditions,
     ExportRun,
+    FindRuns,
     GetRun,
     ListRuns,
+    ReadHistory,
     ReadLogs,
     ReadQuestions,
 )
@@ -34,6 +45,7 @@ if TYPE_CHECKING:
     from perdure.runtime.runs.index import Listed
     from perdure.runtime.runs.reader import RunReader
 
+FEW: Final = 5  # ids that begin with what was asked for
 MOST_QUESTIONS: Final = 100  # in an answer
 PAGE_BYTES: Final = 1 << 20  # of items, after which a page ends: many may be asked for at once
 
@@ -45,6 +57,9 @@ class Lists(Protocol):
         self, where: RunFilter, *, before: int | None, at: Mark | None, limit: int
     ) -> tuple[Sequence[Listed], Mark]:
         """List runs, newest first, and say at which place in the log this is true."""
+
+    async def find(self, beginning: str, tenant: str, limit: int) -> tuple[Sequence[str], Mark]:
+        """List ids that begin with a text, and say at which place in the log this is true."""
 
 
 class RunQueries:
@@ -86,6 +101,16 @@ class RunQueries:
             "cursor": self._log.cursor(true_at),
         }
 
+    @operation("runs.find", Permission.READ)
+    async def find(self, principal: Principal, request: FindRuns) -> FoundRuns:
+        """Find the runs whose ids begin with a text: the first few."""
+        found, at = await self._lists.find(request.beginning, principal.tenant, FEW + 1)
+        return {
+            "run_ids": [*found[:FEW]],
+            "more": len(found) > FEW,
+            "cursor": self._log.cursor(at),
+        }
+
     @operation("runs.export", Permission.READ, "RUN_NOT_FOUND", "INVALID_CURSOR")
     async def export(self, principal: Principal, request: ExportRun) -> ExportPage:
         """Read export items in order, after an item or after a place in the log."""
@@ -114,6 +139,20 @@ class RunQueries:
             "cursor": self._log.cursor(at),
         }
 
+    @operation("runs.history", Permission.READ, "RUN_NOT_FOUND", "INVALID_CURSOR")
+    async def history(self, principal: Principal, request: ReadHistory) -> HistoryPage:
+        """Read what happened inside a run, in order: activations, steps, waits, exports, end."""
+        folded, at = await self._reader.read(principal, request.run_id, request.at)
+        before = None
+        if request.after is not None:
+            before = await self._before(principal, folded, await self._log.resolve(request.after))
+        rows, more = await self._reader.history(folded, before, request.limit, most=PAGE_BYTES)
+        return {
+            "history": rows,
+            "next_after": None if more is None else self._log.cursor(more),
+            "cursor": self._log.cursor(at),
+        }
+
     @operation("runs.questions", Permission.READ, "RUN_NOT_FOUND", "INVALID_CURSOR")
     async def questions(self, principal: Principal, request: ReadQuestions) -> QuestionPage:
         """Read the questions of a run that are open, now or as they were."""
@@ -135,13 +174,19 @@ class RunQueries:
             if named[0] != run.created.run_id or named[1] > run.exports:
                 raise OperationError("INVALID_CURSOR", f"{after!r} is not an item of this run")
             return named[1]
-        place = await self._log.resolve(after)
+        before = await self._before(principal, folded, await self._log.resolve(after))
+        return 0 if before is None else before.state.exports
+
+    async def _before(
+        self, principal: Principal, folded: Folded[Run], place: Mark
+    ) -> Folded[Run] | None:
+        """Give a run as it was at a place, at the latest as it is; None if it did not exist yet."""
         if place.position >= folded.mark.position:
-            return run.exports
+            return folded
         try:
-            return (await self._reader.at(principal, run.created.run_id, place)).state.exports
-        except OperationError:  # it did not exist yet
-            return 0
+            return await self._reader.at(principal, folded.state.created.run_id, place)
+        except OperationError:
+            return None
 
     def _answer(self, folded: Folded[Run], at: Mark | None = None) -> RunAnswer:
         return {
@@ -158,6 +203,8 @@ def matching(principal: Principal, wanted: Conditions) -> RunFilter:
         task_id=wanted.task_id,
         session_id=wanted.session_id,
         root_run_id=wanted.root_run_id,
+        started_by=wanted.started_by,
+        top_level=wanted.top_level,
         tenant=principal.tenant,
         statuses=None if wanted.status is None else frozenset(wanted.status),
         created_from=wanted.created_from,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import perdure.runtime.runs.errors  # noqa: F401 - declares the codes that are raised here
-from perdure.actors.run.core import Run
+from perdure.actors.run.core import Run, evolve
 from perdure.actors.run.events import RUN_EVENTS, ExportAppended, LogBatch, QuestionAsked
+from perdure.actors.run.history_rows import HISTORY_NAMES, HistoryRow, history_rows
 from perdure.actors.run.kind import RUN_KIND
 from perdure.actors.run.stream import stream_of
 from perdure.actors.run.views import ExportItem, export_item
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Container
 
     from perdure.actors.folded import Folded
+    from perdure.actors.run.events import RunEvent
     from perdure.eventlog.record import Mark
     from perdure.runtime.kernel.actor_reader import Living, Readable
 
@@ -67,6 +69,30 @@ class RunReader(ActorReader[Run]):
                     if len(found) == count or size >= most:
                         break
         return found
+
+    async def history(
+        self, folded: Folded[Run], before: Folded[Run] | None, count: int, *, most: int
+    ) -> tuple[list[HistoryRow], Mark | None]:
+        """Read what happened in a run since it was so; ``most`` bytes of records and one more.
+
+        The place that comes with it leads on; it is None at the end.
+        """
+        run, version = (None, 0) if before is None else (before.state, before.version)
+        stream, rows, size = stream_of(folded.state.created.run_id), list[HistoryRow](), 0
+        while version < folded.version:
+            page = await self._log.read_stream(stream, after=version, at=folded.mark)
+            for stored in page.records:
+                version = stored.version
+                if run is not None and stored.name not in HISTORY_NAMES:
+                    continue
+                event: RunEvent = RUN_EVENTS.decode(stored)
+                if run is not None:
+                    rows += history_rows(run, event)
+                    size += stored.size
+                run = evolve(run, event)  # as far as later rows depend on it
+                if len(rows) >= count or size >= most:
+                    return rows, stored.mark if version < folded.version else None
+        return rows, None
 
     async def log_batches(
         self, folded: Folded[Run], after: Mark | None, lines: int

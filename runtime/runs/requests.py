@@ -23,6 +23,7 @@ from perdure.runtime.plugins.plugin import LONGEST
 RunStatus = Literal[
     "queued", "running", "cancel_requested", "succeeded", "failed", "canceled", "timeout"
 ]
+Wait = Annotated[float, msgspec.Meta(gt=0)]  # seconds; the setting sync_wait bounds them
 
 
 class CreateRun(Request):
@@ -49,6 +50,21 @@ class GetRun(Request):
     at: CursorOrInstant | None = None
 
 
+class WaitForRun(Request):
+    """Wait until a run has ended; with ``after``, until it has changed after that cursor."""
+
+    run_id: Name
+    timeout: Wait | None = None  # by default as long as a wait may last
+    after: After | None = None
+
+
+class ReadRun(GetRun):
+    """Read a run, now or as it was; with ``wait``, wait first as ``runs.wait`` does."""
+
+    wait: Wait | None = None
+    after: After | None = None  # only with wait
+
+
 class Conditions(Request):
     """Which runs are meant: all that is stated must match."""
 
@@ -57,6 +73,8 @@ class Conditions(Request):
     task_id: Name | None = None
     session_id: Name | None = None
     root_run_id: Name | None = None
+    started_by: Name | None = None  # the run whose entry started them
+    top_level: bool = False  # only those that no other run has started
     status: list[RunStatus] | None = None
     created_from: Instant | None = None  # inclusive
     created_until: Instant | None = None  # exclusive
@@ -68,6 +86,12 @@ class ListRuns(Conditions):
     after: After | None = None  # next_after of the page before
     at: CursorOrInstant | None = None
     limit: Limit = 50
+
+
+class FindRuns(Request):
+    """Find the runs whose ids begin with a text."""
+
+    beginning: Annotated[str, msgspec.Meta(max_length=200)]
 
 
 class CancelRun(Request):
@@ -164,6 +188,15 @@ class ReadBlob(Request):
 
 class CollectBlobs(Request):
     """Remove old blobs that nothing in the log names."""
+
+
+class ReadHistory(Request):
+    """Read what happened inside a run."""
+
+    run_id: Name
+    after: After | None = None  # next_after of the page before
+    limit: Limit = 100  # rows; those that one record tells stay together
+    at: CursorOrInstant | None = None
 
 
 class ReadLogs(Request):

@@ -12,6 +12,7 @@ from perdure.runtime.runs.blob_routes import RECEIVING, SENDING
 from perdure.runtime.runs.bulk import Bulk
 from perdure.runtime.runs.operations import Runs
 from perdure.runtime.runs.plugin_list import PluginList
+from perdure.runtime.runs.reading_route import READING
 from perdure.runtime.runs.replies import (
     RunBody,
     begun_reply,
@@ -69,7 +70,8 @@ ROUTES: Final[tuple[Route, ...]] = (
         example=examples.RETRY_MANY,
         answer=examples.RETRIED_MANY,
     ),
-    _asking("GET", "/runs/{run_id}", "runs.get", tag="runs", answer=examples.ENDED),
+    _asking("GET", "/runs/find", "runs.find", tag="runs", answer=examples.FOUND),
+    READING,
     _asking("GET", "/runs", "runs.list", tag="runs", answer=examples.RUNS),
     _asking(
         "POST",
@@ -101,6 +103,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "GET", "/runs/{run_id}/questions", "runs.questions", tag="runs", answer=examples.QUESTIONS
     ),
     _asking("GET", "/runs/{run_id}/export", "runs.export", tag="runs", answer=examples.EXPORT),
+    _asking("GET", "/runs/{run_id}/history", "runs.history", tag="runs", answer=examples.HISTORY),
     _asking("GET", "/runs/{run_id}/logs", "runs.logs", tag="runs", answer=examples.LOGS),
     _asking(
         "POST",

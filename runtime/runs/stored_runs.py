@@ -2,63 +2,70 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-from perdure.runtime.kernel.errors import OperationError
-from perdure.runtime.kernel.principal import LOCAL
+from perdure.runtime.kernel.feature import Part
 from perdure.runtime.runs.index import RUN_LISTING, RunTables
+from perdure.runtime.runs.plugin_list import PluginList
 from perdure.runtime.runs.queries import RunQueries
 from perdure.runtime.runs.reader import RunReader
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from perdure.eventlog.record import Mark
     from perdure.runtime.kernel.log_reader import LogReader
-    from perdure.runtime.kernel.principal import Principal
+    from perdure.runtime.plugins.loading import LoadedPlugins, Problem
+    from perdure.runtime.plugins.plugin import Plugin
     from perdure.runtime.runs.index import Listed, RunFilter
 
-ID_LENGTH: Final = 36  # of a whole run id
-FEW: Final = 5  # candidates named when a beginning fits several
 
-
-class _StoredIndex:
-    """Lists of runs, read once."""
+class StoredIndex:
+    """Lists of runs, from tables that are read when somebody asks."""
 
     def __init__(self, reader: LogReader) -> None:
+        """Read the tables of one log."""
         self._reader = reader
 
     @property
-    def tables(self) -> RunTables:
+    def _tables(self) -> RunTables:
         return RunTables(self._reader.listing(RUN_LISTING))
 
     async def list(
-        self, where: RunFilter, *, before: int | None, at: Mark | None, limit: int
+        self, where: RunFilter, *, before: int | None = None, at: Mark | None = None, limit: int
     ) -> tuple[Sequence[Listed], Mark]:
+        """List runs, newest first, and say at which place in the log this is true."""
         true_at = at or await self._reader.log.head()  # tables read after it know all up to there
-        found = self.tables.runs(where, before=before, at=true_at.position, limit=limit)
+        found = self._tables.runs(where, before=before, at=true_at.position, limit=limit)
         return found, true_at
 
+    async def find(self, beginning: str, tenant: str, limit: int) -> tuple[Sequence[str], Mark]:
+        """List ids that begin with a text, and say at which place in the log this is true."""
+        true_at = await self._reader.log.head()
+        return self._tables.beginning_with(beginning, tenant, limit), true_at
 
-class StoredRuns(RunQueries):
-    """Everything that can be read of runs, without an event loop."""
 
-    def __init__(self, reader: LogReader) -> None:
-        """Read a log. The index of runs is read when somebody asks for a list."""
-        self._index = _StoredIndex(reader)
-        super().__init__(reader.log, self._index, RunReader(reader.log))
+class StoredRuns(Part):
+    """Runs that are read, and the plugins that this process would execute them with."""
 
-    def run_id(self, beginning: str, principal: Principal = LOCAL) -> str:
-        """Give the id of the one run that begins so, or raise RUN_NOT_FOUND."""
-        if len(beginning) >= ID_LENGTH:
-            return beginning
-        found = self._index.tables.beginning_with(beginning, principal.tenant, FEW + 1)
-        if len(found) == 1:
-            return found[0]
-        if not found:
-            raise OperationError("RUN_NOT_FOUND", f"there is no run {beginning!r}")
-        few = "\n".join(f"  {run_id}" for run_id in found[:FEW])
-        more = "\n  and more" if len(found) > FEW else ""
-        raise OperationError(
-            "RUN_NOT_FOUND", f"{beginning!r} fits several runs; give more of the id:\n{few}{more}"
-        )
+    def __init__(self, log: LogReader, loaded: LoadedPlugins | None = None) -> None:
+        """Read a log; plugins are loaded when somebody asks for them, unless they are already."""
+        self._settings = log.settings
+        self._given = loaded
+        self.index = StoredIndex(log)
+        self.reader = RunReader(log.log)
+        self.services = [
+            RunQueries(log.log, self.index, self.reader),
+            PluginList(log.log, self._plugins, is_local=True),
+        ]
+
+    def _plugins(self) -> tuple[Mapping[str, Plugin], Sequence[Problem]]:
+        return self._loaded.plugins, self._loaded.problems
+
+    @cached_property
+    def _loaded(self) -> LoadedPlugins:
+        from perdure.runtime.plugins.loading import load_plugins  # noqa: PLC0415 - few need it
+        from perdure.runtime.runs.settings import RunSettings  # noqa: PLC0415
+
+        return self._given or load_plugins(self._settings.of(RunSettings))

@@ -20,6 +20,7 @@ import trio
 from perdure.actors.run.status import Status
 from perdure.actors.run.views import seconds
 from perdure.eventlog.errors import LogClosed
+from perdure.eventlog.units import NANOSECONDS
 from perdure.runtime.blobs.blob import Blob, scope_of
 from perdure.runtime.blobs.references import named_by
 from perdure.runtime.blobs.store import Draft
@@ -27,7 +28,6 @@ from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.operations import operation
 from perdure.runtime.kernel.principal import Permission, Principal
 from perdure.runtime.runs.answers import BlobAnswer, BlobPiece, CollectionAnswer, UploadAnswer
-from perdure.runtime.runs.reader import RunReader
 from perdure.runtime.runs.requests import CollectBlobs, CreateUpload, ReadBlob
 
 if TYPE_CHECKING:
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from perdure.actors.run.core import Run
     from perdure.runtime.blobs.references import References
     from perdure.runtime.blobs.store import BlobReading
-    from perdure.runtime.execution.host import Host
+    from perdure.runtime.execution.host_context import HostContext
+    from perdure.runtime.runs.reader import RunReader
 
 UPLOAD_LIFE: Final = 3600.0  # seconds
 MAX_UPLOADS: Final = 256  # open ones; each may have a file open
 MAX_FINISHED: Final = 4096  # kept for those who send again; the oldest are forgotten first
 COLLECT_EVERY: Final = 3600.0  # seconds
-_NANOSECONDS: Final = 1_000_000_000
 _ACTIVE: Final = frozenset({Status.RUNNING, Status.CANCEL_REQUESTED})
 _log = logging.getLogger("perdure.blobs")
 
@@ -72,15 +72,20 @@ class Uploads:
     """Everything that can be done with blobs from outside."""
 
     def __init__(
-        self, host: Host, references: References, *, upload_life: float = UPLOAD_LIFE
+        self,
+        context: HostContext,
+        reader: RunReader,
+        references: References,
+        *,
+        upload_life: float = UPLOAD_LIFE,
     ) -> None:
-        """Work for one host."""
-        self._store = host.blobs
-        self._log = host.log
-        self._env = host.env
-        self._reader = RunReader(host.log, host.runs)
+        """Take in bytes for runs that the reader finds."""
+        self._store = context.blobs
+        self._log = context.log
+        self._env = context.env
+        self._reader = reader
         self._references = references
-        self.upload_life = round(upload_life * _NANOSECONDS)
+        self.upload_life = round(upload_life * NANOSECONDS)
         self._open: dict[str, _Upload] = {}  # at most MAX_UPLOADS
         self._finished: dict[str, _Upload] = {}  # at most MAX_FINISHED, oldest first
 
@@ -140,7 +145,7 @@ class Uploads:
         If it breaks off, or if nobody heard that it was finished, it can be sent again.
         """
         upload = self._upload(principal, upload_id)
-        left = (upload.expires_at - self._env.now()) / _NANOSECONDS
+        left = (upload.expires_at - self._env.now()) / NANOSECONDS
         with trio.move_on_after(left):
             async with upload.lock:
                 await upload.give_up()

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+import perdure.runtime.secrets.errors  # noqa: F401 - declares the code that is raised here
 from perdure.eventlog.errors import LogClosed
-from perdure.runtime.kernel.errors import ErrorKind, OperationError, declare_errors
+from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.secrets.redaction import Redactor, holds_a_secret
 from perdure.runtime.secrets.references import ALL_TO_ALL, FOLDER, SecretNotFound, SecretSource
 from perdure.runtime.secrets.run_logging import about_run
@@ -31,16 +32,6 @@ if TYPE_CHECKING:
     from perdure.eventlog.env import Env
 
 _THREADS: Final = 4  # small files
-SECRET_ERRORS: Final = declare_errors(
-    {
-        "SECRET_REQUIRED": ErrorKind(
-            409,
-            retriable=False,
-            meaning="a secret is not there any more; pass it again",
-            command="Pass the secret again: perdure retry RUN --secret NAME=VALUE.",
-        ),
-    }
-)
 _log = logging.getLogger("perdure.secrets")
 
 

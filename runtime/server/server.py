@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from perdure.eventlog.env import RealEnv
+from perdure.eventlog.units import NANOSECONDS
 from perdure.runtime.http import health
 from perdure.runtime.http.app import create_app
 from perdure.runtime.http.event_routes import event_routes
@@ -158,7 +159,7 @@ class Server:
         _log.info(told, grace, _counted(node.busy))
         node.close()
         with trio.move_on_after(grace):
-            await node.at_rest(node.env.now() + round(grace * 1_000_000_000))
+            await node.at_rest(node.env.now() + round(grace * NANOSECONDS))
         left = node.busy
         node.drain()
         with trio.move_on_after(LETTING_GO):

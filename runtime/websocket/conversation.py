@@ -30,8 +30,8 @@ from perdure.runtime.kernel.errors import OperationError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from perdure.runtime.websocket.follower import Follower
     from perdure.runtime.websocket.formats import Format
+    from perdure.runtime.websocket.socket_subscription import SocketSubscription
 
 Id = (
     Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
@@ -110,7 +110,7 @@ class Conversation:
         self._calls: dict[str | int, int] = {}  # and how many bytes each has
         self._call_bytes = 0
         self._leaving = 0  # answers on their way
-        self.followers: dict[str | int, Follower] = {}  # who gets a Follow puts its follower here
+        self.subscriptions: dict[str | int, SocketSubscription] = {}  # whoever serves one adds it
 
     # What a client says
 
@@ -132,14 +132,14 @@ class Conversation:
             return self._refuse(f"this is no {name}: {error}", value.get("id"))
         if isinstance(asked, Call | Follow):
             return self._begin(asked, len(message))
-        return asked if asked.id in self.followers else None
+        return asked if asked.id in self.subscriptions else None
 
     def _begin(self, asked: Call | Follow, size: int) -> ClientMessage | ImmediateReply:
-        if asked.id in self._calls or asked.id in self.followers:
+        if asked.id in self._calls or asked.id in self.subscriptions:
             return self._refuse("this id stands for something else that is open", asked.id)
         limits = self._limits
         if isinstance(asked, Follow):
-            if len(self.followers) >= limits.follows:
+            if len(self.subscriptions) >= limits.follows:
                 return self._too_many(asked.id, f"{limits.follows} follows")
         else:
             if len(self._calls) + self._leaving >= limits.calls:
@@ -198,4 +198,4 @@ class Conversation:
 
     def _forget(self, ended: str | int) -> None:
         self._call_bytes -= self._calls.pop(ended, 0)
-        self.followers.pop(ended, None)
+        self.subscriptions.pop(ended, None)

@@ -15,7 +15,7 @@ import cbor2
 from perdure.eventlog import cbor
 from perdure.eventlog.errors import CodecError
 from perdure.runtime.kernel.strict_json import decode_json, encode_json
-from perdure.runtime.websocket.frames import BINARY, TEXT
+from perdure.runtime.websocket.frames import BINARY, TEXT, framed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +23,23 @@ if TYPE_CHECKING:
     from perdure.runtime.kernel.channels.event import ChannelEvent
 
 FollowId = str | int
+
+
+class EventFrames:
+    """The frames of a batch: connections that have the same prefix share one, and most have."""
+
+    __slots__ = ("_batch", "_opcode", "frame", "prefix")
+
+    def __init__(self, opcode: int, batch: bytes) -> None:
+        """Nothing is put together before the first prefix is known."""
+        self._opcode = opcode
+        self._batch = batch
+        self.prefix = self.frame = b""
+
+    def begin_with(self, prefix: bytes) -> None:
+        """Put a frame together."""
+        self.prefix = prefix
+        self.frame = framed(self._opcode, prefix + self._batch)
 
 
 class Format(Protocol):
@@ -46,10 +63,14 @@ class Format(Protocol):
         """Begin an event frame."""
 
     def batch(self, events: Sequence[ChannelEvent], cursor: str | None) -> bytes:
-        """Write what all followers get, after their prefixes."""
+        """Write what comes after the prefix of an event frame."""
+
+    def group_batch(self, events: Sequence[ChannelEvent], cursor: str | None) -> EventFrames:
+        """Write the event frames of followers that get the same."""
+        return EventFrames(self.opcode, self.batch(events, cursor))
 
 
-class Json:
+class Json(Format):
     """JSON in text messages."""
 
     name: Final = "json"
@@ -70,14 +91,14 @@ class Json:
         return b'{"id":%b,' % encode_json(follow_id)
 
     def batch(self, events: Sequence[ChannelEvent], cursor: str | None) -> bytes:
-        """Write what all followers get."""
+        """Write what comes after the prefix of an event frame."""
         return b'"events":[%b],"cursor":%b}' % (
             b",".join([one.json for one in events]),
             encode_json(cursor),
         )
 
 
-class Cbor:
+class Cbor(Format):
     """CBOR in binary messages."""
 
     name: Final = "cbor"
@@ -98,7 +119,7 @@ class Cbor:
         return b"\xa3\x62id%b" % cbor2.dumps(follow_id)
 
     def batch(self, events: Sequence[ChannelEvent], cursor: str | None) -> bytes:
-        """Write what all followers get."""
+        """Write what comes after the prefix of an event frame."""
         return b"\x66events%b%b\x66cursor%b" % (
             _array_head(len(events)),
             b"".join([one.cbor for one in events]),

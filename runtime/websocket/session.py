@@ -20,14 +20,14 @@ from perdure.runtime.websocket.conversation import (
     More,
     Stop,
 )
-from perdure.runtime.websocket.follower import Follower
 from perdure.runtime.websocket.frames import PING, header
+from perdure.runtime.websocket.socket_subscription import SocketSubscription
 
 if TYPE_CHECKING:
     from perdure.eventlog.env import Env
+    from perdure.runtime.kernel.channels.groups import Groups
     from perdure.runtime.kernel.operations import Operations
     from perdure.runtime.kernel.principal import Principal
-    from perdure.runtime.websocket.fanout import Fanout
     from perdure.runtime.websocket.formats import Format
     from perdure.runtime.websocket.wire import FrameWire
 
@@ -55,7 +55,7 @@ class Session:
         self,
         env: Env,
         operations: Operations,
-        fanout: Fanout,
+        groups: Groups,
         principal: Principal,
         messages: Messages,
         wire: FrameWire,
@@ -65,7 +65,7 @@ class Session:
         """Nothing is read before ``run``."""
         self._env = env
         self._operations = operations
-        self._fanout = fanout
+        self._groups = groups
         self._principal = principal
         self._messages = messages
         self._wire = wire
@@ -73,7 +73,7 @@ class Session:
         limits = limits or ConversationLimits()
         self._conversation = Conversation(format, limits)
         self._reading = frozenset(
-            row.name for row in operations if row.permission is Permission.READ
+            row.name for row in operations if row.permission is Permission.READ and not row.waits
         )
         self._reads = trio.CapacityLimiter(limits.reads)  # their answers are large
         self._pulls = trio.CapacityLimiter(PULLS)
@@ -83,7 +83,7 @@ class Session:
     @property
     def follows(self) -> int:
         """How many follows are open."""
-        return len(self._conversation.followers)
+        return len(self._conversation.subscriptions)
 
     async def run(self) -> None:
         """Serve the client until it goes, or is sent away."""
@@ -110,18 +110,20 @@ class Session:
     async def _receive(self, message: str | bytes, nursery: trio.Nursery) -> None:
         """Begin what a message asks for. No handler is waited for: reading never stops."""
         asked = self._conversation.receive(message)
-        followers = self._conversation.followers
+        subscriptions = self._conversation.subscriptions
         match asked:
             case Call():
                 nursery.start_soon(self._call, asked)
             case Follow():
-                follower = Follower(asked.id, self._format, self._wire, self._pulls, asked.credit)
-                followers[asked.id] = follower
-                nursery.start_soon(self._follow, asked, follower)
+                subscription = SocketSubscription(
+                    asked.id, self._format, self._wire, self._pulls, asked.credit
+                )
+                subscriptions[asked.id] = subscription
+                nursery.start_soon(self._follow, asked, subscription)
             case More():
-                followers[asked.id].allow(asked.credit)
+                subscriptions[asked.id].allow(asked.credit)
             case Stop():
-                followers[asked.id].stop()
+                subscriptions[asked.id].stop()
             case ImmediateReply():
                 await self._send(asked.message)  # a peer that only complains has to listen
             case None:
@@ -139,23 +141,23 @@ class Session:
             with self._conversation.leaving(message):
                 await self._send(message)
 
-    async def _follow(self, asked: Follow, follower: Follower) -> None:
+    async def _follow(self, asked: Follow, subscription: SocketSubscription) -> None:
         try:
             args = asked.follow if asked.after is None else {**asked.follow, "after": asked.after}
-            await follower.serve(
+            await subscription.serve(
                 await self._operations.call(self._principal, FOLLOW, args),
                 self._conversation,
-                self._fanout,
+                self._groups,
             )
         except OperationError as error:
             await self._send(self._conversation.refusal(asked.id, error))
         except trio.BrokenResourceError:
             pass  # the peer is gone; the reader finds out too
         finally:
-            followers = self._conversation.followers
-            if followers.get(asked.id) is follower:  # and not one that took the id over
-                del followers[asked.id]
-            follower.ended.set()
+            subscriptions = self._conversation.subscriptions
+            if subscriptions.get(asked.id) is subscription:  # and not one that took the id over
+                del subscriptions[asked.id]
+            subscription.ended.set()
 
     # Writing
 
@@ -165,11 +167,11 @@ class Session:
     async def _drain_when_asked(self) -> None:
         await self._draining.wait()
         with trio.move_on_after(FAREWELL):
-            while followers := list(self._conversation.followers.values()):
-                for follower in followers:
-                    follower.stop("draining")
-                for follower in followers:
-                    await follower.ended.wait()
+            while subscriptions := list(self._conversation.subscriptions.values()):
+                for subscription in subscriptions:
+                    subscription.stop("draining")
+                for subscription in subscriptions:
+                    await subscription.ended.wait()
             await self._messages.aclose(SERVICE_RESTART, "come back with your cursors")
         self._parted.set()
 

@@ -14,8 +14,8 @@ import trio
 import wsproto.utilities
 from trio_websocket import ConnectionClosed, HandshakeError, wrap_server_stream
 
+from perdure.runtime.kernel.channels.groups import Groups
 from perdure.runtime.websocket.conversation import ConversationLimits
-from perdure.runtime.websocket.fanout import Fanout
 from perdure.runtime.websocket.formats import FORMATS
 from perdure.runtime.websocket.frames import BadPeer, close_frame
 from perdure.runtime.websocket.session import Session
@@ -124,10 +124,10 @@ class Sockets:
         self._operations = node.operations
         self._principal_of = principal_of
         self.limits = limits or SocketLimits()
-        self._fanout = Fanout(node.log, heartbeat=node.channels.limits.heartbeat)
+        self._groups = Groups(node.log, node.channels.limits)
         self._sessions: set[Session] = set()
         self._draining = False
-        self.run = self._fanout.run
+        self.run = self._groups.run
 
     @property
     def connections(self) -> int:
@@ -204,7 +204,7 @@ class Sockets:
             session = Session(
                 self._env,
                 self._operations,
-                self._fanout,
+                self._groups,
                 self._principal_of(upgrade),
                 connection,
                 wire,

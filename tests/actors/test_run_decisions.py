@@ -16,7 +16,7 @@ from perdure.actors.errors import (
     Refusal,
 )
 from perdure.actors.run.commands import Activate, Answer, Deactivate, Finish, Recover, RequestCancel
-from perdure.actors.run.core import RUN, canceled, decide, timed_out
+from perdure.actors.run.core import RUN, decide
 from perdure.actors.run.events import (
     Activated,
     Answered,
@@ -28,7 +28,8 @@ from perdure.actors.run.events import (
     RunEvent,
 )
 from perdure.actors.run.status import CancelIntent, CancelMode, Outcome, Status
-from perdure.actors.testing import given
+from perdure.actors.run.stopped import canceled, timed_out
+from tests.actors.given import given
 from tests.actors.test_run_core import ASKED, BOOM, CANCELING, CREATED, HISTORIES, SECOND, export
 
 RUNNING = HISTORIES[Status.RUNNING]
@@ -188,7 +189,7 @@ def test_a_run_without_a_reason_or_a_limit_still_says_why_it_ended() -> None:
         canceled(None) == canceled("") == RunError(code="CANCELED", message="the run was canceled")
     )
     endless = given(RUN, replace(CREATED, timeout=None)).state
-    assert timed_out(endless) == RunError(
+    assert timed_out(endless.created) == RunError(
         code="TIMEOUT", message="the run did not end in time", retriable=True
     )
 

@@ -107,9 +107,13 @@ def changes(before: Run, after: Run) -> dict[str, Any]:
                 "status": Status.CANCEL_REQUESTED,
                 "cancel": REQUEST,
                 "cancel_mode": CancelMode.COOPERATIVE,
+                "cancel_at": 9,
             },
         ),
-        (CancelEscalated(mode=CancelMode.FORCE, at=9), {"cancel_mode": CancelMode.FORCE}),
+        (
+            CancelEscalated(mode=CancelMode.FORCE, at=9, deadline=10),
+            {"cancel_mode": CancelMode.FORCE, "cancel_at": 9, "cancel_deadline": 10},
+        ),
         (
             RunEnded(outcome=Outcome.FAILED, error=BOOM, result=(2,), at=9),
             {

@@ -16,8 +16,6 @@ from perdure.actors.run.events import (
 )
 from perdure.actors.run.output import (
     MAX_BINARY,
-    MAX_LABEL,
-    MAX_MESSAGE,
     MAX_OUTPUT,
     check_output,
     check_progress,
@@ -25,6 +23,7 @@ from perdure.actors.run.output import (
     inline_bytes,
     readable,
 )
+from perdure.actors.run.report_bounds import MAX_LABEL, MAX_MESSAGE
 from perdure.eventlog.errors import CodecError
 from tests.actors.test_run_core import export
 

@@ -15,7 +15,7 @@ from perdure.actors.run.events import (
     StepRecorded,
 )
 from perdure.actors.run.status import CancelIntent, CancelMode, Status
-from perdure.actors.testing import given
+from tests.actors.given import given
 from tests.actors.test_run_core import ASKED, CREATED, SECOND, STARTED, export
 
 RESUME = Recover(resumes=True, compatible=True, at=10 * SECOND)

@@ -20,13 +20,12 @@ from perdure.actors.run.events import (
     RunEvent,
     StageChanged,
 )
+from perdure.actors.run.item_id import export_item_id, item_number
 from perdure.actors.run.status import Outcome, Status
 from perdure.actors.run.views import (
     addition,
     delta,
     export_item,
-    export_item_id,
-    item_number,
     log_line,
     question_text,
     question_view,
@@ -72,6 +71,8 @@ def test_a_new_record_has_every_field() -> None:
         "session_id": None,
         "deadline": None,
         "questions": [],
+        "started_by": None,
+        "children": 0,
     }
 
 

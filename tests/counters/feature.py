@@ -13,6 +13,8 @@ import trio
 from perdure.actors.kind import Kind
 from perdure.eventlog.filter import Filter
 from perdure.eventlog.record import Mark, Record
+from perdure.runtime.client.choice import Choice
+from perdure.runtime.client.client import Caller
 from perdure.runtime.kernel.actor_reader import ActorReader
 from perdure.runtime.kernel.channels.channel import Channel, EventRoute, Filters, Opening
 from perdure.runtime.kernel.channels.event import ChannelEvent
@@ -138,20 +140,20 @@ ROUTES = (
 @pass_invocation
 def counters(invocation: Invocation) -> None:
     """List counters, with their counts."""
-    from perdure.runtime.kernel.log_reader import open_reader  # noqa: PLC0415 - as commands do
-
-    with open_reader(invocation.data, invocation.features) as reader:
-        page = reader.call("counters.list", {})
-        found = [
-            reader.call("counters.get", {"counter_id": counter_id})["counter"]
-            for counter_id in page["counter_ids"]
-        ]
+    found = Choice(invocation).asked(_all)
     if invocation.json:
         invocation.give({"counters": found})
     else:
         rows = [(each["counter_id"], str(each["count"])) for each in found]
         columns = (Column("COUNTER"), Column("COUNT", right=True))
         invocation.lines(table(columns, rows, invocation.width))
+
+
+async def _all(caller: Caller) -> list[Any]:
+    """Read all counters."""
+    page = await caller.call("counters.list", {})
+    asked = [{"counter_id": counter_id} for counter_id in page["counter_ids"]]
+    return [(await caller.call("counters.get", each))["counter"] for each in asked]
 
 
 class CountersPart(Part):
@@ -233,11 +235,13 @@ class CountersFeature(Feature):
             yield CountersPart(foundation, actors)
             nursery.cancel_scope.cancel()
 
-    def readers(self, log: LogReader) -> Sequence[object]:
+    def reader(self, log: LogReader) -> Part:
         """What can be read without an event loop."""
 
         async def tables() -> tuple[Projection, Mark]:
             head = await log.log.head()  # the tables, read after it, know all up to there
             return log.listing(COUNTER_LISTING), head
 
-        return [CounterReads(log.log, ActorReader(COUNTER_KIND, log.log), tables)]
+        part = Part()
+        part.services = [CounterReads(log.log, ActorReader(COUNTER_KIND, log.log), tables)]
+        return part

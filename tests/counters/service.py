@@ -166,7 +166,6 @@ class Counters(CounterReads):
             event_time=now,
             metadata=encoded_metadata(
                 str(principal),
-                None,
                 (
                     ("tenant", principal.tenant),
                     ("counter_id", opened.counter_id),

@@ -21,10 +21,11 @@ from perdure.actors.scope_folding import fold_scope
 from perdure.eventlog import Append, MemoryStore, RealEnv, SqliteStore, open_log
 from perdure.eventlog.snapshots import MemorySnapshots
 from perdure.runtime.cli.program import program
-from perdure.runtime.execution.creation_write import first_write
+from perdure.runtime.execution.creator import first_write
 from perdure.runtime.features import FEATURES
 from perdure.runtime.http.app import create_app
 from perdure.runtime.http.event_routes import event_routes
+from perdure.runtime.kernel.completion import completed
 from perdure.runtime.kernel.data_directory import DataDir
 from perdure.runtime.kernel.features import Features
 from perdure.runtime.kernel.local_node import open_local_node
@@ -63,8 +64,8 @@ async def run_in_scope(s: Service, counter_id: str, entry_id: str = "greet", **a
         at=env.now(),
     )
     write = replace(first_write(env, created), scope=COUNTER_KIND.scope(counter_id))
-    receipt = await s.node.log.append(Append([write]))
-    s.world.host.accept(created, receipt.records)
+    await s.node.log.append(Append([write]))
+    s.world.executor.dispatch(created.run_id, created.plugin_id)
     return created.run_id
 
 
@@ -306,7 +307,8 @@ async def test_commands_and_readers_know_it(tmp_path: Path) -> None:
     async with open_local_node(settings, features) as node:
         counter_id = await made_by(node)
         with open_reader(DataDir(tmp_path), features) as reader:
-            assert reader.call("counters.list", {})["counter_ids"] == [counter_id]
+            page = completed(reader.operations.call(LOCAL, "counters.list", {}))
+            assert page["counter_ids"] == [counter_id]
     assert (tmp_path / "counters.db").exists()
     result = CliRunner().invoke(
         program(features), ["counters", "--json", "--data-dir", str(tmp_path)]

@@ -18,8 +18,7 @@ from perdure.eventlog import RealEnv, SqliteStore, open_log
 from perdure.runtime.blobs.blob import Blob, scope_of
 from perdure.runtime.blobs.file_depot import FileDepot
 from perdure.runtime.blobs.store import BlobStore
-from perdure.runtime.execution.byte_export import settle
-from perdure.runtime.execution.current_run import CurrentRun
+from perdure.runtime.execution.exports import Exports
 from perdure.runtime.execution.limits import HostLimits
 from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.plugin import declared
@@ -31,6 +30,8 @@ from tests.crash.soundness import LOG_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from perdure.runtime.plugins.run_messages import Bytes
 
 RUNS: Final = 3
 EXPORTS: Final = 6
@@ -76,7 +77,7 @@ async def serve(directory: Path, answers: int) -> None:
             created = await runs_of(node).runs.create(LOCAL, request)
             open_runs.append(created["run"]["run_id"])
         for run_id in open_runs:
-            await runs_of(node).host.end_of(run_id)
+            await runs_of(node).executor.end_of(run_id)
     store.close()
 
 
@@ -98,16 +99,15 @@ def without_file_sync() -> None:
 def event_first() -> None:
     """Put the event into the log, and then the blob on the disk."""
 
-    async def export_bytes(run: CurrentRun, data: bytes, *, key: str) -> str:
-        blob = Blob(scope_of(run._execution.run), sha256(data).hexdigest())
-        item = await run._export("binary_url", blob.url, None, {"key": key})
-        await settle(run._execution)
-        async with run._execution.blobs.draft(blob.scope) as draft:
+    async def export_bytes(exports: Exports, item: Bytes, data: bytes) -> str:
+        blob = Blob(scope_of(exports._execution.run), sha256(data).hexdigest())
+        item_id = await exports._put_durably(blob.url, item)
+        async with exports._execution.blobs.draft(blob.scope) as draft:
             await draft.write(data)
             await draft.publish()
-        return item
+        return item_id
 
-    CurrentRun.export_bytes = export_bytes  # type: ignore[method-assign,assignment]
+    Exports.export_bytes = export_bytes  # type: ignore[method-assign,assignment]
 
 
 def trusting() -> None:

@@ -36,7 +36,7 @@ async def create_for_ever(node: Node, entry_id: str) -> None:
     while True:
         run_id = (await runs_of(node).runs.create(LOCAL, request))["run"]["run_id"]
         os.write(1, f"ACK {run_id}\n".encode())
-        await runs_of(node).host.end_of(run_id)
+        await runs_of(node).executor.end_of(run_id)
 
 
 async def serve(
@@ -60,7 +60,7 @@ async def serve(
                 for entry_id in entries:
                     nursery.start_soon(create_for_ever, node, entry_id)
                 await trio.sleep_forever()
-            await runs_of(node).host.settled()
+            await runs_of(node).executor.settled()
             os.write(1, b"DONE\n")
 
 

@@ -19,9 +19,9 @@ from perdure import RunContext, Secret, entry, plugin
 from perdure.actors.run.events import RunCreated
 from perdure.eventlog import RealEnv, SqliteStore, open_log
 from perdure.eventlog.sqlite.file import sync_directory
+from perdure.runtime.execution.creator import Creator, Made, NewRun
 from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.plugin import declared
-from perdure.runtime.runs.creation import Creation
 from perdure.runtime.runs.feature import open_run_node
 from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import CreateRun
@@ -32,8 +32,6 @@ from tests.crash.soundness import LOG_NAME
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
 
-    from perdure.actors.folded import Folded
-    from perdure.actors.run.core import Run
 
 RUNS: Final = 6
 
@@ -73,9 +71,9 @@ async def serve(directory: Path, answers: int) -> None:
             run_ids.append(created["run"]["run_id"])
             os.write(answers, f"ACK {run_ids[-1]}\n".encode())
             if number % 2:
-                await runs_of(node).host.end_of(run_ids[-1])
+                await runs_of(node).executor.end_of(run_ids[-1])
         for run_id in run_ids:
-            await runs_of(node).host.end_of(run_id)
+            await runs_of(node).executor.end_of(run_id)
             os.write(answers, f"END {run_id}\n".encode())
         await trio.sleep(0.05)  # the last seal is being dropped
     store.close()
@@ -102,17 +100,12 @@ def without_file_sync() -> None:
 def event_first() -> None:
     """Put the run into the log, and then its secret on the disk."""
 
-    async def with_seal(
-        self: Creation,
-        run_id: str,
-        accepted: Accepted,
-        begin: Callable[[], Awaitable[Folded[Run]]],
-    ) -> Folded[Run]:
-        folded = await begin()
-        await self._host.secrets._seal(run_id, accepted)
-        return folded
+    async def sealed(self: Creator, new: NewRun, begin: Callable[[], Awaitable[Made]]) -> Made:
+        made = await begin()
+        await self._context.secrets._seal(new.run_id, new.accepted)
+        return made
 
-    Creation._with_seal = with_seal  # type: ignore[method-assign]
+    Creator.sealed = sealed  # type: ignore[method-assign]
 
 
 def dropped_early() -> None:

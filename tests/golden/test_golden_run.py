@@ -43,11 +43,12 @@ def test_the_golden_run_has_every_event() -> None:
 
 @pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
 def test_a_golden_run_folds_to_the_same_for_ever(path: Path) -> None:
-    """At every moment of its history the record is what it was when it was written (R34)."""
+    """At every moment of its history each field has the value that it was written with (R34)."""
     golden = json.loads(path.read_text())
     history = [decoded(item) for item in golden["history"]]
     for length, expected in enumerate(golden["records"], 1):
-        assert json.loads(json.dumps(shown(history[:length]))) == expected
+        record = json.loads(json.dumps(shown(history[:length])))
+        assert {name: record[name] for name in expected} == expected
     for item in golden["beside"]:
         decoded(item)
 

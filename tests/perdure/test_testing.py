@@ -8,7 +8,7 @@ import trio
 from perdure import Retry, RunCancelled, RunContext, entry, plugin
 from perdure.demo import Demo
 from perdure.fake import FakeRun, fake_context
-from perdure.runtime.execution.current_run import CurrentRun
+from perdure.runtime.plugins.current_run import CurrentRun
 from perdure.testing import UnansweredQuestion, run_entry
 
 

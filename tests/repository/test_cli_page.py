@@ -6,6 +6,7 @@ from typing import get_type_hints
 import click
 import pytest
 
+from perdure.actors.run.history_rows import HistoryRow
 from perdure.actors.run.views import ErrorView, ExportItem, LogLineView, RunDelta, RunRecord
 from perdure.runtime.cli.doctor import Check
 from perdure.runtime.kernel.terminal.invocation import MEANINGS, ExitCode
@@ -58,7 +59,18 @@ def test_every_exit_code_is_on_the_page() -> None:
 
 
 @pytest.mark.parametrize(
-    "shape", [RunRecord, RunDelta, ExportItem, ErrorView, LogLineView, RunPage, PluginView, Check]
+    "shape",
+    [
+        RunRecord,
+        RunDelta,
+        HistoryRow,
+        ExportItem,
+        ErrorView,
+        LogLineView,
+        RunPage,
+        PluginView,
+        Check,
+    ],
 )
 def test_every_key_of_json_output_is_on_the_page(shape: type) -> None:
     """Programs can rely on what is written there."""

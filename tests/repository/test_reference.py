@@ -21,7 +21,7 @@ from perdure.eventlog import (
     snapshots,
 )
 from perdure.eventlog.sqlite import schema, store
-from perdure.runtime.execution.current_run import CurrentRun
+from perdure.runtime.plugins.current_run import CurrentRun, ReportingRun
 from perdure.runtime.secrets import redaction
 from perdure.runtime.secrets import references as secret_source
 from perdure.runtime.secrets import sealed_files as seals
@@ -167,8 +167,8 @@ def test_the_plugin_guide_names_everything_that_ctx_run_offers() -> None:
     guide = (ROOT / "docs" / "plugins.md").read_text("utf-8")
     table = guide.split("## What `ctx.run` offers")[1].split("\n## ")[0]
     named = set(re.findall(r"\w+", table))
-    source = inspect.getsource(CurrentRun)
-    offered = {name for name in vars(CurrentRun) if not name.startswith("_")}
+    source = inspect.getsource(ReportingRun)
+    offered = {name for name in dir(CurrentRun) if not name.startswith("_")}
     offered |= set(re.findall(r"self\.([a-z]\w*)\b[^=(\n]*=", source))
     assert offered - named == set()
 

@@ -53,7 +53,7 @@ class Service:
         """Wrap a running node."""
         self.node = node
         self.plugin_id = "test"
-        self.world = World(runs_of(node).host, store)
+        self.world = World(runs_of(node).executor, store)
 
     async def call(
         self, name: str, request: Request | Mapping[str, Any], principal: Principal = LOCAL

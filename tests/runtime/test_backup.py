@@ -49,7 +49,7 @@ async def export_all(node: Node) -> str:
     Scripted.body = staticmethod(body)
     request = CreateRun(plugin_id="test", entry_id="go", args={})
     run_id = (await runs_of(node).runs.create(LOCAL, request))["run"]["run_id"]
-    await runs_of(node).host.end_of(run_id)
+    await runs_of(node).executor.end_of(run_id)
     return run_id
 
 
@@ -71,7 +71,7 @@ async def test_a_backup_brings_back_the_log_and_its_blobs(data_dir: Path, tmp_pa
     backup, restored = tmp_path / "backup", tmp_path / "restored"
     async with node_in(data_dir) as (log, node):
         run_id = await export_all(node)
-        async with runs_of(node).host.blobs.draft("0192-nobody") as draft:
+        async with runs_of(node).executor.context.blobs.draft("0192-nobody") as draft:
             await draft.write(b"not named")
             await draft.publish()
         report = await back_up(log, FileDepot(data_dir), backup)

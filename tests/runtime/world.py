@@ -13,13 +13,14 @@ from perdure.actors.run.events import RUN_EVENTS, RunCreated
 from perdure.actors.run.stream import stream_of
 from perdure.eventlog import Append, MemoryStore, open_log
 from perdure.eventlog.store import Bounds
-from perdure.runtime.execution.creation_write import first_write
-from perdure.runtime.execution.host import Host
+from perdure.runtime.execution.creator import first_write
+from perdure.runtime.execution.executor import Executor
+from perdure.runtime.execution.host_context import host_context
 from perdure.runtime.execution.limits import HostLimits
 from perdure.runtime.execution.recovery import recover
-from perdure.runtime.execution.run_context import RunContext
 from perdure.runtime.plugins.contract import PluginError, Retry, RunCancelled
 from perdure.runtime.plugins.plugin import declared, entry, plugin
+from perdure.runtime.plugins.run_context import RunContext
 from perdure.runtime.runs.index import Listed
 from tests.eventlog.conftest import SteadyEnv
 
@@ -135,6 +136,12 @@ class Example:
         return started[0]
 
     @entry
+    async def brood(self, ctx: RunContext) -> None:
+        """Start a dozen children, and leave them alone."""
+        for _ in range(12):
+            await ctx.run.start("test", "greet")
+
+    @entry
     async def polite(self, ctx: RunContext) -> None:
         """Look for a cancel request, and say so in a group."""
         while True:
@@ -187,18 +194,18 @@ class Example:
 
 
 class World:
-    """A host over a store, and the ways to use it."""
+    """An executor over a store, and the ways to use it."""
 
-    def __init__(self, host: Host, store: MemoryStore) -> None:
-        """Wrap a running host."""
-        self.host = host
+    def __init__(self, executor: Executor, store: MemoryStore) -> None:
+        """Wrap a running executor."""
+        self.executor = executor
         self.store = store
 
     async def create(self, entry_id: str, limit: float | None = None, **args: Any) -> str:
         """Create a run and dispatch it."""
-        env = self.host.env
+        env = self.executor.context.env
         run_id = str(env.new_id())
-        known = self.host.plugins["test"].entries.get(entry_id)
+        known = self.executor.context.entries.plugins["test"].entries.get(entry_id)
         created = RunCreated(
             run_id=run_id,
             plugin_id="test",
@@ -211,18 +218,18 @@ class World:
             timeout=limit or (known.timeout if known else None),
             at=env.now(),
         )
-        await self.host.log.append(Append([first_write(self.host.env, created)]), new_work=True)
-        self.host.dispatch(run_id, "test")
+        await self.executor.context.log.append(Append([first_write(env, created)]), new_work=True)
+        self.executor.dispatch(run_id, "test")
         return run_id
 
     async def state(self, run_id: str) -> Run:
         """Look at a run."""
-        return (await self.host.runs.look(stream_of(run_id))).state
+        return (await self.executor.runs.look(stream_of(run_id))).state
 
     async def end(self, run_id: str) -> Run:
         """Wait for the end of a run."""
         with trio.fail_after(10_000):
-            return (await self.host.end_of(run_id)).state
+            return (await self.executor.end_of(run_id)).state
 
     def events(self, run_id: str, kind: type) -> list[Any]:
         """The events of a kind in the log of a run."""
@@ -249,9 +256,9 @@ async def world(store: MemoryStore | None = None, **limits: Any) -> AsyncIterato
     env.delay = 0.001
     async with open_log(env, store) as log, trio.open_nursery() as nursery:
         plugins = {"test": declared(Example)}
-        host = Host(env, log, plugins, limits=HostLimits(**limits))
-        await nursery.start(host.run)
-        w = World(host, store)
-        await recover(host, w.open_runs)
+        executor = Executor(host_context(log, plugins, limits=HostLimits(**limits)))
+        await nursery.start(executor.run)
+        w = World(executor, store)
+        await recover(executor, w.open_runs)
         yield w
         nursery.cancel_scope.cancel()

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
+from perdure.actors.run.activation import Activation, Happening, advance
 from perdure.actors.run.core import RUN, Run
 from perdure.actors.run.events import (
     RUN_EVENTS,
     Activated,
     Answered,
+    CancelEscalated,
     CancelRequested,
     ChildStarted,
     ExportAppended,
@@ -22,12 +24,13 @@ from perdure.actors.run.events import (
     SleepBegun,
     StepRecorded,
 )
-from perdure.actors.run.status import Outcome
+from perdure.actors.run.status import CancelMode, Outcome
 from perdure.actors.run.stream import stream_of
 from perdure.actors.run.views import record
 from perdure.eventlog.cursor import parse_cursor
 from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.runs.requests import GetRun
+from tests.actors.activation_rules import broken_rules
 from tests.runtime.secrets import canary
 from tests.simulation.run_clients import ALL, all_runs, events_of, get, open_runs, tidy_up
 from tests.simulation.run_plugin import BODIES, REPEATED, TRIES
@@ -44,11 +47,19 @@ Event = TypeVar("Event")
 # While the server still lives
 
 
+def checked_advance(state: Activation, happening: Happening) -> Activation:
+    """Take a step in the life of an activation that breaks none of its rules."""
+    after = advance(state, happening)
+    if broken := broken_rules(state, happening, after):
+        raise Violation(f"{state.name} + {happening.name} -> {after.name}: {broken[0]}")
+    return after
+
+
 async def let_all_end(world: RunWorld) -> None:
     """Every run ends, and with it whatever executed it; nothing works for ever."""
     for _ in range(50):
         await tidy_up(world)
-        if world.host is not None and not world.host.running and not open_runs(world):
+        if world.executor is not None and not world.executor.running and not open_runs(world):
             return
         await trio.sleep(2)
     left = open_runs(world)
@@ -90,6 +101,7 @@ def check_log(world: RunWorld) -> None:
         raise Violation(f"acknowledged runs are lost: {missing}")
     for run_id, events in runs.items():
         check_life(run_id, events)
+        check_stops(run_id, events)
         check_questions(world, run_id, events)
         check_exports(events)
         check_answers(world, run_id)
@@ -127,6 +139,22 @@ def check_life(run_id: str, events: list[Any]) -> None:
     no_two("a sleep", (event.step for event in only(SleepBegun, events)))
     if succeeded(events) and any(s.until > events[-1].at for s in only(SleepBegun, events)):
         raise Violation(f"{run_id} succeeded in its sleep")
+
+
+def check_stops(run_id: str, events: list[Any]) -> None:
+    """What was canceled was asked to end, what is out of time was; no grace was cut short."""
+    created, end = events[0], events[-1]
+    requests = only(CancelRequested, events)
+    if end.outcome is Outcome.CANCELED and not requests:
+        raise Violation(f"{run_id} was canceled by nobody")
+    if end.outcome is Outcome.TIMEOUT:
+        started = only(Activated, events)[0].at
+        if created.timeout is None or end.at < started + round(created.timeout * 1e9):
+            raise Violation(f"{run_id} ended in timeout before its time was up")
+    for escalated in only(CancelEscalated, events):
+        mine = escalated.mode is CancelMode.INTERRUPT and created.started_by is None
+        if mine and escalated.at < (requests[0].deadline or 0):
+            raise Violation(f"{run_id} was interrupted before the deadline of its cancel request")
 
 
 def succeeded(events: list[Any]) -> bool:

@@ -129,7 +129,7 @@ async def ended(world: RunWorld, run_id: str) -> Any:
     """Wait for the end of a run and read its record."""
 
     async def wait(server: Runs) -> RunAnswer:
-        await server._host.end_of(run_id)
+        await server._executor.end_of(run_id)
         return await server.get(LOCAL, GetRun(run_id=run_id))
 
     run = (await world.call(wait))["run"]

@@ -6,13 +6,16 @@ import logging
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from unittest import mock
 
 import trio
 
+from perdure.runtime.execution import execution
 from tests.simulation.disk import Disk
 from tests.simulation.run_checks import (
     check_live_state,
     check_log,
+    checked_advance,
     let_all_end,
     let_secrets_go,
 )
@@ -47,7 +50,10 @@ class Complaints(logging.Handler):
 
 async def live(chance: random.Random) -> str:
     """Live through one seed."""
-    with Complaints(logging.ERROR).listening() as complaints:
+    with (
+        Complaints(logging.ERROR).listening() as complaints,
+        mock.patch.object(execution, "advance", checked_advance),
+    ):
         history = await live_and_check(chance)
     if complaints:
         raise Violation(f"the server complains: {complaints[0]}")

@@ -4,31 +4,36 @@ from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 from unittest import mock
+
+import trio
 
 from perdure.actors.claim import ClaimMade
 from perdure.actors.errors import Fenced, Refusal
 from perdure.actors.folded import Folded
 from perdure.actors.mailbox import Actor
-from perdure.actors.run import core, outbox
+from perdure.actors.run import activation, core, outbox
 from perdure.actors.run.core import RUN, Run
 from perdure.actors.run.events import RunEvent, StepRecorded
 from perdure.actors.run.history import History
 from perdure.actors.run.stream import stream_of
 from perdure.eventlog.record import START
 from perdure.runtime.execution.children import Children
+from perdure.runtime.execution.escalation import Escalation
 from perdure.runtime.kernel import claims
 from perdure.runtime.runs.creation import Creation
 from perdure.runtime.secrets.redaction import Redactor
 from perdure.runtime.secrets.secrets import Secrets
+from tests.actors.activation_rules import A, H, with_edge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from perdure.actors.ask import Ask
     from perdure.actors.run.events import RunCreated
     from perdure.eventlog.record import NewEvent
+    from perdure.runtime.execution.creator import NewRun
     from perdure.runtime.kernel.principal import Principal
     from perdure.runtime.runs.requests import CreateRun
 
@@ -57,22 +62,22 @@ def always_over(claim: ClaimMade, now: int, *, has_ended: bool) -> bool:
 
 
 async def claim_in_memory(
-    self: Creation, _: Principal, request: CreateRun, created: RunCreated
+    self: Creation, _: Principal, request: CreateRun, new: NewRun, created: RunCreated
 ) -> Folded[Run]:
     """Remember keys, but not in the log."""
     known = self.__dict__.setdefault("known", {})
     async with self._streams._queued(str(request.idempotency_key)):
         if request.idempotency_key in known:
-            return await self._host.runs.look(stream_of(known[request.idempotency_key]))
+            return await self._runs.look(stream_of(known[request.idempotency_key]))
         known[request.idempotency_key] = created.run_id
-        return await self._append(created)
+        return await self._creator.append(new, created)
 
 
 _create_once = Creation._create_once
 
 
 async def answer_from_a_reservation(
-    self: Creation, _: Principal, request: CreateRun, created: RunCreated
+    self: Creation, _: Principal, request: CreateRun, new: NewRun, created: RunCreated
 ) -> Folded[Run]:
     """Tell the second caller of a key what the first has not written yet."""
     reserved = self.__dict__.setdefault("reserved", {})
@@ -80,7 +85,7 @@ async def answer_from_a_reservation(
         run = RUN.evolve(None, reserved[request.idempotency_key])
         return Folded(run, 1, START, 0, "")
     reserved[request.idempotency_key] = created
-    return await _create_once(self, _, request, created)
+    return await _create_once(self, _, request, new, created)
 
 
 # Deciding
@@ -114,7 +119,7 @@ def as_decided_before(
         return _decide(self, state, ask, events)
 
 
-def charge_without_an_epoch(run: Run, epoch: int) -> None:
+def charge_without_an_epoch(run: Run, epoch: int, _: object) -> None:
     """Listen to every execution while any is in charge."""
     if not run.active:
         raise Fenced(epoch, run.epoch)
@@ -129,6 +134,14 @@ def refuse_at_once(
     except Refusal as refusal:
         ask.settle(refusal)
         raise
+
+
+# Stopping
+
+
+async def never_come(self: Escalation, at: int) -> NoReturn:
+    """Wait for the entry, however long it takes."""
+    await trio.sleep_forever()
 
 
 # Leaving
@@ -174,7 +187,7 @@ async def keep(self: Secrets, run_id: str) -> None:
     """Forget no secret."""
 
 
-Patches = list[tuple[Any, str, "Callable[..., Any]"]]
+Patches = list[tuple[Any, str, Any]]
 
 MUTANTS: dict[str, Patches] = {
     "exports-not-recognised": [(outbox.Outbox, "_known", never_known)],
@@ -187,6 +200,16 @@ MUTANTS: dict[str, Patches] = {
         (Actor, "_decide", as_decided_before),
     ],
     "zombie-without-the-epoch-check": [(core, "_require_charge", charge_without_an_epoch)],
+    "a-fenced-activation-ends-its-run": [
+        (activation, "TRANSITIONS", with_edge(A.FENCED, H.RETURN, A.ENDING))
+    ],
+    "a-drain-ends-its-runs": [
+        (activation, "TRANSITIONS", with_edge(A.DRAINING, H.RETURN, A.ENDING))
+    ],
+    "a-drain-is-not-heard": [
+        (activation, "TRANSITIONS", with_edge(A.WORKING, H.DRAIN, A.INTERRUPTED))
+    ],
+    "deadlines-that-never-come": [(Escalation, "_has_come", never_come)],
     "refusal-before-its-cause": [(Actor, "_decide", refuse_at_once)],
     "looks-left-in-line": [(Actor, "_rest", leave_those_who_look)],
     "children-left-behind": [(Children, "cancel_with_its_parent", leave_children_behind)],

@@ -20,7 +20,7 @@ from perdure.eventlog.cursor import check_of, parse_cursor
 from perdure.eventlog.errors import EventLogError, LogClosed
 from perdure.eventlog.log import open_log
 from perdure.eventlog.simulation import Dead, SimEnv
-from perdure.runtime.execution.host import Host
+from perdure.runtime.execution.executor import Executor
 from perdure.runtime.execution.limits import HostLimits
 from perdure.runtime.execution.run_ends import LetGo
 from perdure.runtime.kernel.errors import OperationError, translated
@@ -52,7 +52,7 @@ class RunWorld:
     chance: random.Random
     disk: Disk
     server: Runs | None = None
-    host: Host | None = None
+    executor: Executor | None = None
     env: SimEnv | None = None
     lives: int = 0
     crashes_left: int = 0
@@ -85,7 +85,7 @@ class RunWorld:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(cancel_when, env.died, scope)
                 if self.chance.random() < 0.3:
-                    nursery.start_soon(let_all_go, server._host)  # at the moment of the ask
+                    nursery.start_soon(let_all_go, server._executor)  # at the moment of the ask
                 if self.chance.random() < 0.1:
                     scope.deadline = trio.current_time() + self.chance.choice([0, 0.001, 0.1])
                 try:
@@ -138,7 +138,7 @@ async def run_server(world: RunWorld) -> None:
         except* Exception as failed:
             raise Violation(f"a server fell over: {failed!r}") from failed
         env.kill()
-        world.server = world.host = world.env = None
+        world.server = world.executor = world.env = None
         world.lives += 1
         await trio.sleep(world.chance.choice([0, 0.1, 0.5]))
 
@@ -161,64 +161,66 @@ async def run_process(world: RunWorld, env: SimEnv) -> None:
             trio.open_nursery() as nursery,
         ):
             part = runs_of(node)
-            host = part.host
+            executor = part.executor
             if chance.random() < 0.5:
-                nursery.start_soon(send_actors_away, chance, host)
-            world.server, world.host, world.env = part.runs, host, env
-            nursery.start_soon(give_up_for_lost, chance, host)
-            nursery.start_soon(haunt, chance, host)
+                nursery.start_soon(send_actors_away, chance, executor)
+            world.server, world.executor, world.env = part.runs, executor, env
+            nursery.start_soon(give_up_for_lost, chance, executor)
+            nursery.start_soon(haunt, chance, executor)
             if will_crash and chance.random() < 0.2:
-                nursery.start_soon(drain, chance, host, env)
+                nursery.start_soon(drain, chance, executor, env)
             await trio.sleep_forever()
 
 
-async def let_all_go(host: Host) -> None:
+async def let_all_go(executor: Executor) -> None:
     """Passivate every actor that nobody waits for."""
-    host.runs.let_go()
+    executor.runs.let_go()
 
 
-async def send_actors_away(chance: random.Random, host: Host) -> None:
+async def send_actors_away(chance: random.Random, executor: Executor) -> None:
     """Passivate actors at any moment, not only when they have long been idle."""
     for _ in range(60):
         await trio.sleep(chance.choice([0, 0, 0.001, 0.02, 0.1]))
-        host.runs.let_go(lambda _: chance.random() < 0.5)
+        executor.runs.let_go(lambda _: chance.random() < 0.5)
 
 
-async def give_up_for_lost(chance: random.Random, host: Host) -> None:
+async def give_up_for_lost(chance: random.Random, executor: Executor) -> None:
     """Activate runs again whose execution is alive: it becomes a zombie."""
     for _ in range(chance.choice([0, 0, 1, 3])):
         await trio.sleep(chance.uniform(0, 1))
-        if host._executions:
-            host.dispatch(chance.choice(list(host._executions)), "sim")
+        if executor._executions:
+            executor.dispatch(chance.choice(list(executor._executions)), "sim")
 
 
-async def haunt(chance: random.Random, host: Host) -> None:
+async def haunt(chance: random.Random, executor: Executor) -> None:
     """Speak as an activation that is over, of a run that goes on or has ended."""
     for _ in range(chance.choice([0, 3])):
         await trio.sleep(chance.uniform(0, 2))
-        for actor in list(host.runs._live.values()):
+        for actor in list(executor.runs._live.values()):
             run = actor.folded.state if actor.folded is not None else None
             if run is not None and run.epoch > run.active:
-                await speak_as_a_ghost(chance, host, run.created.run_id, run.epoch - run.active)
+                await speak_as_a_ghost(chance, executor, run.created.run_id, run.epoch - run.active)
 
 
-async def speak_as_a_ghost(chance: random.Random, host: Host, run_id: str, epoch: int) -> None:
+async def speak_as_a_ghost(
+    chance: random.Random, executor: Executor, run_id: str, epoch: int
+) -> None:
     """Deliver or end with an epoch that is over; nobody may listen."""
-    now = host.env.now()
+    now = executor.context.env.now()
     words: list[Deliver | Finish] = [
         Deliver(epoch=epoch, outputs=(StepRecorded(step="ghost", value=None, at=now),), at=now),
         Finish(epoch=epoch, outcome=Outcome.SUCCEEDED, at=now),
     ]
     try:
-        await host.ask(run_id, chance.choice(words))
+        await executor.ask(run_id, chance.choice(words))
     except Fenced:
         return
     raise Violation("an activation that is over was listened to")
 
 
-async def drain(chance: random.Random, host: Host, env: SimEnv) -> None:
+async def drain(chance: random.Random, executor: Executor, env: SimEnv) -> None:
     """Let go of everything that runs, and end a little later."""
     await trio.sleep(chance.uniform(0, 3))
-    host.drain()
+    executor.drain()
     await trio.sleep(chance.choice([0, 0.01, 0.5, 2]))
     env.kill()

@@ -179,10 +179,10 @@ async def measure_actors(number: int, directory: Path) -> dict[str, float]:
         while follow.mark.position < number * _RECORDS:
             await follow.next_batch()
         waiting = _traced()
-        runs_of(node).host.drain()
-        await runs_of(node).host.settled()
+        runs_of(node).executor.drain()
+        await runs_of(node).executor.settled()
         live = _traced()
-        runs_of(node).host.runs.let_go()
+        runs_of(node).executor.runs.let_go()
         passivated = _traced()
     return {
         "waiting": (waiting - passivated) / number / _KIB,

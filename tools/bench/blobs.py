@@ -180,7 +180,7 @@ def _export(setting: Setting, number: int, size: int) -> Sample:
                 request = CreateRun(plugin_id="bench-blobs", entry_id="exports", args=args)
                 with Stopwatch() as watch:
                     created = await runs_of(node).runs.create(LOCAL, request)
-                    ended = await runs_of(node).host.end_of(created["run"]["run_id"])
+                    ended = await runs_of(node).executor.end_of(created["run"]["run_id"])
                 if ended.state.error is not None:
                     raise RuntimeError(ended.state.error.message)
                 return watch.sample(number)

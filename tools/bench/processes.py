@@ -64,7 +64,7 @@ async def _run(node: Node, name: str, **args: Any) -> float:
     plugin_id, _, entry_id = name.partition(".")
     request = CreateRun(plugin_id=plugin_id, entry_id=entry_id, args=args)
     created = await runs_of(node).runs.create(LOCAL, request)
-    ended = await runs_of(node).host.end_of(created["run"]["run_id"])
+    ended = await runs_of(node).executor.end_of(created["run"]["run_id"])
     if ended.state.error is not None:
         raise RuntimeError(ended.state.error.message)
     return time.perf_counter() - begun
@@ -77,7 +77,7 @@ def _start_ours(setting: Setting, number: int) -> Sample:
         async def main() -> Sample:
             """Measure on an open node."""
             async with _node(directory / "log.db") as node:
-                pool, cold = runs_of(node).host.processes, []
+                pool, cold = runs_of(node).executor.processes, []
                 assert isinstance(pool, Pool)  # noqa: S101 - a node has one
                 with Stopwatch() as watch:
                     for _ in range(number):
@@ -140,7 +140,7 @@ async def _cancel_one(node: Node) -> float:
         pass
     begun = time.perf_counter()
     await runs_of(node).runs.cancel(LOCAL, CancelRun(run_id=run_id, force=True))
-    await runs_of(node).host.settled()
+    await runs_of(node).executor.settled()
     return time.perf_counter() - begun
 
 

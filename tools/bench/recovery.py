@@ -84,7 +84,7 @@ async def take_up(path: Path) -> None:
         opened(path) as log,
         open_run_node(log, {"bench": declared(Bench)}, data=DataDir(path.parent)) as node,
     ):
-        await runs_of(node).host.settled()
+        await runs_of(node).executor.settled()
 
 
 def _start_on(setting: Setting, log: Path, pending: int) -> Sample:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
-    from perdure.runtime.execution.host import Host
+    from perdure.runtime.execution.executor import Executor
     from perdure.runtime.runs.operations import Runs
 
 IN_FLIGHT: Final = 100
@@ -57,23 +57,23 @@ class Bench:
 
 
 @asynccontextmanager
-async def _service(path: Path) -> AsyncIterator[tuple[Host, Runs]]:
+async def _service(path: Path) -> AsyncIterator[tuple[Executor, Runs]]:
     """Open a log and everything above it."""
     async with (
         opened(path) as log,
         open_run_node(log, {"bench": declared(Bench)}, data=DataDir(path.parent)) as node,
     ):
-        yield runs_of(node).host, runs_of(node).runs
+        yield runs_of(node).executor, runs_of(node).runs
 
 
-async def _one_after_another(host: Host, runs: Runs, number: int) -> list[float]:
+async def _one_after_another(executor: Executor, runs: Runs, number: int) -> list[float]:
     """Create runs and wait for the end of each; give the seconds each took."""
     request = CreateRun(plugin_id="bench", entry_id="one", args={})
     taken = []
     for _ in range(number):
         begun = time.perf_counter()
         created = await runs.create(LOCAL, request)
-        await host.end_of(created["run"]["run_id"])
+        await executor.end_of(created["run"]["run_id"])
         taken.append(time.perf_counter() - begun)
     return taken
 
@@ -84,13 +84,13 @@ def _many_ours(setting: Setting, each: int, in_flight: int) -> Sample:
 
         async def main() -> Sample:
             """Measure on an open service."""
-            async with _service(directory / "log.db") as (host, runs):
+            async with _service(directory / "log.db") as (executor, runs):
                 with Stopwatch() as watch:
                     async with trio.open_nursery() as nursery:
                         for _ in range(in_flight):
-                            nursery.start_soon(_one_after_another, host, runs, each)
+                            nursery.start_soon(_one_after_another, executor, runs, each)
                 total = each * in_flight
-                return watch.sample(total, {"commits": host.log.writer.commits / total})
+                return watch.sample(total, {"commits": executor.context.log.writer.commits / total})
 
         return trio.run(main)
 
@@ -126,9 +126,9 @@ def _alone_ours(setting: Setting, number: int) -> Sample:
 
         async def main() -> Sample:
             """Measure on an open service."""
-            async with _service(directory / "log.db") as (host, runs):
+            async with _service(directory / "log.db") as (executor, runs):
                 with Stopwatch() as watch:
-                    taken = await _one_after_another(host, runs, number)
+                    taken = await _one_after_another(executor, runs, number)
                 return watch.sample(number, latencies(taken))
 
         return trio.run(main)

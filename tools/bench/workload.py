@@ -49,8 +49,7 @@ def _new_event(env: RealEnv, number: int) -> NewEvent:
     )
     metadata = Metadata(
         principal="user/17",
-        causation=str(event_id),
-        fields={"kind": "step", "attempt": number % 3},
+        fields={"kind": "step", "attempt": number % 3, "caused_by": str(event_id)},
     )
     return EVENTS.encode(event, event_id=event_id.bytes, event_time=at, metadata=metadata)
 

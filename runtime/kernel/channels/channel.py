@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -17,9 +17,6 @@ from perdure.eventlog.filter import Filter
 from perdure.eventlog.record import Mark, Record
 from perdure.runtime.kernel.channels.event import ChannelEvent
 from perdure.runtime.kernel.principal import Permission, Principal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 class InitialPages(Protocol):
@@ -81,28 +78,3 @@ class Channel:
     permission: Permission = Permission.READ
     errors: tuple[str, ...] = ()
     routes: tuple[EventRoute, ...] = ()
-
-    def events(self, records: Iterable[Record]) -> list[ChannelEvent]:
-        """Show some records."""
-        show = self.show
-        shown = [event for record in records for event in show(record)]
-        return shown if self.names is None else thinned(shown)
-
-
-def thinned(events: list[ChannelEvent]) -> list[ChannelEvent]:
-    """Keep the last report of each kind on each actor, and every event that is no report.
-
-    A follower that lags behind is told where a run is, not each step of how it got there.
-    """
-    if not any(event.report is not None for event in events):
-        return events
-    kept: list[ChannelEvent] = []
-    reported: set[tuple[str, str]] = set()
-    for event in reversed(events):
-        if event.report is not None:
-            if event.report in reported:
-                continue
-            reported.add(event.report)
-        kept.append(event)
-    kept.reverse()
-    return kept

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 import msgspec
 
-from perdure.eventlog.filter import Filter
 from perdure.eventlog.follow import FollowLimits
 from perdure.runtime.kernel.channels.log_channel import merged_filters
+from perdure.runtime.kernel.channels.selection import Selection
 from perdure.runtime.kernel.channels.subscription import Subscription
 from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.operations import Operation, operation, operations_of
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 FOLLOW: Final = "log.follow"
 BATCH_BYTES: Final = 64 << 10  # of records in a delivery: a stalled follower holds some copies
-EVENTS_IN_FRAME: Final = 500
+EVENTS: Final = 500  # in a delivery
 
 
 _RULES: Final = (
@@ -35,12 +35,12 @@ _RULES: Final = (
 )
 
 
-class FollowRequest(Request):
+class FollowLog(Request):
     """Follow a channel from a cursor on. What else can be stated depends on the channels."""
 
     channel: str
     after: After | None = None
-    limit: Limit = EVENTS_IN_FRAME
+    limit: Limit = EVENTS
 
 
 class Frame(TypedDict):
@@ -71,7 +71,7 @@ class Channels:
         self.followers = Counter[str]()  # how many follow, by surface
 
     @operation(FOLLOW, Permission.READ, "INVALID_CURSOR", frames=Frame)
-    async def follow(self, principal: Principal, request: FollowRequest) -> Subscription:
+    async def follow(self, principal: Principal, request: FollowLog) -> Subscription:
         """Follow a channel from a cursor on."""
         channel = self._channels[request.channel]
         if channel.permission not in principal.permissions:
@@ -81,29 +81,23 @@ class Channels:
             )
         filters = _filters_of(channel, request)
         opening = await channel.open(self._parts.get(channel.name), principal, filters)
-        passing = opening.where & Filter(names=channel.names)
-        opening = replace(opening, where=passing)
-        pulled = opening.where
-        if opening.ends_with is not None:  # everything is looked at, so that the end is seen
-            pulled = Filter(streams=pulled.streams, scopes=pulled.scopes)
+        selection = Selection(channel, opening.where, opening.ends_with, limit=request.limit)
         begin: str | Mark | None = request.after
         initial = None
         if opening.initial is not None and request.after is None:
             begin = await self._log.head()
             initial = opening.initial(begin)
-        limits = replace(self.limits, records=request.limit)
-        follow = await self._log.follow(begin, pulled, limits)
-        return Subscription(channel, opening, follow, limit=request.limit, initial=initial)
+        follow = await self._log.follow(begin, selection.read, self.limits)
+        return Subscription(selection, follow, has_ended=opening.has_ended, initial=initial)
 
 
-def _filters_of(channel: Channel, request: FollowRequest) -> Filters:
+def _filters_of(channel: Channel, request: FollowLog) -> Filters:
     """Give what a request states as the filters of its channel."""
     known = channel.filters.__struct_fields__
     stated = {
         name: value
         for name in request.__struct_fields__
-        if name not in FollowRequest.__struct_fields__
-        and (value := getattr(request, name)) is not None
+        if name not in FollowLog.__struct_fields__ and (value := getattr(request, name)) is not None
     }
     if unknown := sorted(stated.keys() - set(known)):
         raise OperationError(
@@ -120,7 +114,7 @@ def follow_operation(channels: Iterable[Channel]) -> Operation:
     return replace(row, request=_request_for(channels), errors=(*row.errors, *errors))
 
 
-def _request_for(channels: Iterable[Channel]) -> type[FollowRequest]:
+def _request_for(channels: Iterable[Channel]) -> type[FollowLog]:
     """Give the type of a request to follow: which channels there are, and all their filters."""
     names = [channel.name for channel in channels]
     filters = merged_filters("AllFilters", list(dict.fromkeys(each.filters for each in channels)))
@@ -131,9 +125,9 @@ def _request_for(channels: Iterable[Channel]) -> type[FollowRequest]:
             ("channel", Literal[tuple(names)]),
             ("after", After | None, None),
             *((each.name, each.type, None) for each in msgspec.structs.fields(filters)),
-            ("limit", Limit, EVENTS_IN_FRAME),
+            ("limit", Limit, EVENTS),
         ],
-        bases=(FollowRequest,),
+        bases=(FollowLog,),
         namespace={"__doc__": f"Follow a channel from a cursor on.\n\n{about}. {_RULES}"},
         kw_only=True,
         forbid_unknown_fields=True,

@@ -1,7 +1,8 @@
 """A subscription: one follower of a channel. Pull a delivery, deal with it, pull the next.
 
 It has no queue and no task. Between two pulls it costs little, however far behind it is, and
-cancelling a pull loses nothing: what was not returned comes with the next one.
+cancelling a pull loses nothing: what was not returned comes with the next one. While it is live,
+``Groups`` may push to it instead, and move it to where it has seen everything.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ import trio
 from perdure.runtime.kernel.errors import translated
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
-    from perdure.eventlog.follow import Batch, Follow
-    from perdure.eventlog.record import Record
-    from perdure.runtime.kernel.channels.channel import Channel, InitialPages, Opening
+    from perdure.eventlog.follow import Follow
+    from perdure.eventlog.record import Mark
+    from perdure.runtime.kernel.channels.channel import InitialPages
     from perdure.runtime.kernel.channels.event import ChannelEvent
+    from perdure.runtime.kernel.channels.selection import Selection
 
 
 class Delivery(NamedTuple):
@@ -36,31 +38,26 @@ class Delivery(NamedTuple):
 
 
 class Subscription:
-    """A channel, a filter and a place."""
+    """A selection and a place."""
 
     def __init__(
         self,
-        channel: Channel,
-        opening: Opening,
+        selection: Selection,
         follow: Follow,
         *,
-        limit: int,
+        has_ended: Callable[[Mark], Awaitable[bool]] | None = None,
         initial: InitialPages | None = None,
     ) -> None:
         """Begin with initial pages, if there are any, and go on with what follows.
 
-        ``follow`` pulls everything of a stream whose end is the end, and not only what passes.
-        Subscriptions with the same ``key`` get the same events.
+        ``follow`` reads by the filter of the selection; ``has_ended`` tells whether what is
+        followed had ended before a place.
         """
-        self.channel = channel
-        self.where = opening.where
-        self.ends_with = opening.ends_with
+        self.selection = selection
         self.follow = follow
-        self.key = (channel.name, opening.where.key, opening.ends_with)
-        self._has_ended = opening.has_ended
-        self._limit = limit
+        self.ended = False  # and whoever follows has been given the end
+        self._has_ended = has_ended  # None once it was asked
         self._initial = initial
-        self._looked = False
 
     @property
     def cursor(self) -> str | None:
@@ -73,17 +70,12 @@ class Subscription:
         A delivery has ``limit`` events, and the rest of those of its last record. Without ``wait``
         nothing is waited for at the live edge.
         """
-        limit = self._limit if limit is None else min(limit, self._limit)
+        most = self.selection.limit
+        limit = most if limit is None else min(limit, most)
         try:
             if self._initial is not None:
                 return await self._next_initial(self._initial, limit)
-            while True:
-                batch = await self.follow.next_batch(limit, wait=wait)
-                batch, events = self._within(limit, batch)
-                with trio.CancelScope(shield=True):  # the place has moved: nothing may get lost
-                    end = await self._ends(batch.records, live=batch.live)
-                if events or end or batch.live or not batch.records:
-                    return Delivery(events, batch.cursor, batch.live, end)
+            return await self._next_recorded(limit, wait=wait)
         except Exception as error:
             raise translated(error) from error
 
@@ -99,24 +91,6 @@ class Subscription:
         cursor_at = self.follow.cursor_at
         return [*(None if a == b else cursor_at(a) for a, b in shared), delivery.cursor]
 
-    def _within(self, limit: int, batch: Batch) -> tuple[Batch, list[ChannelEvent]]:
-        """Show a batch; if its records give too many events, go back to one that is enough."""
-        events = self.channel.events(self._passing(batch.records))
-        if len(events) <= limit:
-            return batch, events
-        shown = 0
-        for count, record in enumerate(batch.records, 1):
-            shown += len(self.channel.events(self._passing([record])))
-            if shown >= limit and count < len(batch.records):
-                batch = self.follow.give_back(batch, count)
-                return batch, self.channel.events(self._passing(batch.records))
-        return batch, events
-
-    def _passing(self, records: Sequence[Record]) -> Sequence[Record]:
-        if self.ends_with is None:
-            return records
-        return [record for record in records if self.where.matches(record)]
-
     async def _next_initial(self, initial: InitialPages, limit: int) -> Delivery:
         events = await initial.next_page(limit)
         if initial.more:
@@ -124,13 +98,26 @@ class Subscription:
         self._initial = None
         return Delivery(events, self.follow.cursor, live=False, end=False)
 
-    async def _ends(self, records: Sequence[Record], *, live: bool) -> bool:
-        """Tell whether nothing will follow: by the last record, or because it ended before."""
-        if self._has_ended is None:
-            return False
-        if records:
-            return any(record.seal and record.stream == self.ends_with for record in records)
-        if live and not self._looked:
-            self._looked = True
-            return await self._has_ended(self.follow.mark)
-        return False
+    async def _next_recorded(self, limit: int, *, wait: bool) -> Delivery:
+        heartbeat = self.follow.heartbeat
+        while (delivery := await self._next_portion(limit, wait=wait)) is None:
+            self.follow.heartbeat = heartbeat  # nothing was told: it is due as before
+        return delivery
+
+    async def _next_portion(self, limit: int, *, wait: bool) -> Delivery | None:
+        """Pull once; None if there is nothing to tell of what was pulled."""
+        batch = await self.follow.next_batch(limit, wait=wait)
+        selection, pulled = self.selection, bool(batch.records)
+        events, taken, end = selection.portion(
+            batch.records, limit, read=selection.read, show=selection.channel.show
+        )
+        if taken < len(batch.records):
+            batch = self.follow.give_back(batch, taken)
+        self.ended = end
+        if batch.live and self._has_ended is not None and not end:
+            has_ended, self._has_ended = self._has_ended, None  # from here on, the end is seen
+            with trio.CancelScope(shield=True):  # the place has moved: nothing may get lost
+                self.ended = await has_ended(self.follow.mark)
+        if pulled and not (events or self.ended or batch.live):
+            return None
+        return Delivery(events, batch.cursor, batch.live, self.ended)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 BODY_LIMIT: Final = "perdure.body_limit"  # an extension of our port
 MOST_FIELDS: Final = 100  # in a query
 _INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
+_NUMBER: Final = re.compile(r"-?[0-9]{1,19}(\.[0-9]{1,19})?")
 _BOOLEANS: Final = {"true": True, "false": False}
 _ZONE_LOST: Final = re.compile(r"(T[0-9:.,]+) (?=[0-9])")  # a plus sign in a query is a space
 
@@ -66,6 +67,8 @@ def _reading(hint: Any) -> QueryReading:  # noqa: ANN401 - a type
     base = get_args(wanted)[0] if get_origin(wanted) is Annotated else wanted
     if base is int:
         return QueryReading(lambda text: int(text) if _INTEGER.fullmatch(text) else text)
+    if base is float:
+        return QueryReading(lambda text: float(text) if _NUMBER.fullmatch(text) else text)
     if base is bool:
         return QueryReading(lambda text: _BOOLEANS.get(text, text))
     return QueryReading()

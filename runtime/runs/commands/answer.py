@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 from click.shell_completion import CompletionItem
 
+from perdure.runtime.client.choice import Choice
 from perdure.runtime.kernel.terminal.command import Command, common
 from perdure.runtime.kernel.terminal.invocation import (
     CommandRefusal,
@@ -17,16 +19,16 @@ from perdure.runtime.kernel.terminal.invocation import (
     encoded,
     pass_invocation,
 )
-from perdure.runtime.runs.commands.lists import is_held
+from perdure.runtime.runs.commands.found_run import run_id_of
 from perdure.runtime.runs.commands.parameters import RunName, typed
-from perdure.runtime.runs.commands.plugins_loaded import executing, loaded_for
-from perdure.runtime.runs.commands.remote import remote_of
-from perdure.runtime.runs.commands.show import asked_in_words, questions_of, reading, say_questions
+from perdure.runtime.runs.commands.plugins_loaded import load_here
+from perdure.runtime.runs.commands.show import asked_in_words, say_questions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from perdure.actors.run.views import QuestionView
+    from perdure.runtime.client.client import Caller
     from perdure.runtime.runs.answers import RunAnswer
 
 
@@ -35,7 +37,8 @@ def _offered(context: click.Context, _: click.Parameter, incomplete: str) -> lis
     with suppress(Exception):
         invocation = context.find_root().ensure_object(Invocation)
         run = context.params["run"] or context.args[0]  # while an option has no value yet
-        _, questions = reading(invocation, lambda reader: questions_of(reader, run))
+        ask = partial(_open_questions, invocation, run)
+        _, questions, _ = Choice(invocation).asked(ask)
         return [
             CompletionItem(each["question_id"], help=asked_in_words(each["question"]))
             for each in questions
@@ -72,21 +75,34 @@ def answer(invocation: Invocation, run: str, answer: str | None, question: str |
     """
     import trio
 
-    remote = remote_of(invocation)
-    run_id, open_ones = reading(invocation, lambda reader: questions_of(reader, run))
+    choice = Choice(invocation)
+    run_id, open_ones, at_work = choice.asked(partial(_open_questions, invocation, run))
     chosen = _chosen(run_id, open_ones, question)
     value = typed(_asked(invocation, chosen) if answer is None else answer)
-    question_id = chosen["question_id"]
-    if remote is not None:
-        told = remote.answer(run_id, question_id, value)
-    else:
-        told = trio.run(_answer, invocation, run_id, question_id, value)
+    load_here(invocation, choice)  # to know which arguments are secret: no answer may hold them
+    request = {"run_id": run_id, "question_id": chosen["question_id"], "answer": value}
+    told = trio.run(_answer, choice, request)
     if invocation.json:
         invocation.give(told)
         return
     invocation.say(f"Answered: {encoded(value)}")
-    if not is_held(invocation):
+    if not at_work:
         invocation.say(f"Resume the run: perdure retry {run_id}")
+
+
+async def _open_questions(
+    invocation: Invocation, run: str, caller: Caller
+) -> tuple[str, list[QuestionView], bool]:
+    """Give the id of a run, its open questions, and whether a process holds the log."""
+    run_id = await run_id_of(invocation, caller, run)
+    page = await caller.call("runs.questions", {"run_id": run_id})
+    return run_id, page["questions"], caller.at_work
+
+
+async def _answer(choice: Choice, request: dict[str, Any]) -> RunAnswer:
+    async with choice.client(writing=True) as client:
+        told: RunAnswer = await client.call("runs.answer", request)
+    return told
 
 
 def _chosen(run_id: str, open_ones: Sequence[QuestionView], beginning: str | None) -> QuestionView:
@@ -117,19 +133,3 @@ def _asked(invocation: Invocation, chosen: QuestionView) -> str:
         raise click.UsageError("Standard input is no terminal: pass ANSWER.")
     invocation.say(f"The run asks: {asked_in_words(chosen['question'])}")
     return str(click.prompt("Answer (JSON or text)", prompt_suffix=": "))
-
-
-async def _answer(
-    invocation: Invocation,
-    run_id: str,
-    question_id: str,
-    value: Any,  # noqa: ANN401 - any answer
-) -> RunAnswer:
-    from perdure.runtime.kernel.local_node import open_local_node
-    from perdure.runtime.kernel.principal import LOCAL
-
-    loaded = loaded_for(invocation)  # which arguments are secret: no answer may contain them
-    request = {"run_id": run_id, "question_id": question_id, "answer": value}
-    async with open_local_node(invocation.settings, executing(invocation, loaded)) as node:
-        told: RunAnswer = await node.operations.call(LOCAL, "runs.answer", request)
-    return told

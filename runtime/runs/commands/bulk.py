@@ -14,8 +14,8 @@ from perdure.runtime.runs.commands.parameters import STATUSES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from perdure.runtime.client.choice import Choice
     from perdure.runtime.runs.answers import BulkAnswer, BulkRefusal
-    from perdure.runtime.runs.commands.remote import Remote
 
 Declared = TypeVar("Declared", bound="Callable[..., Any]")
 
@@ -56,26 +56,27 @@ def check_one_or_many(run: str | None, where: dict[str, Any]) -> None:
 
 
 def change_many(
-    invocation: Invocation, remote: Remote | None, verb: str, where: dict[str, Any], *, yes: bool
+    invocation: Invocation, choice: Choice, verb: str, where: dict[str, Any], *, yes: bool
 ) -> None:
     """Count the runs, ask for confirmation, and change exactly those, page by page."""
-    if remote is None:
+    import trio
+
+    if choice.server is None:
         raise CommandRefusal(
             "Only a server changes many runs at once, and no server holds this log.",
             code="UNAVAILABLE",
             exit_code=ExitCode.UNAVAILABLE,
             remedy="Start one: perdure serve.",
         )
-    path = f"/runs/{verb}"
-    page: BulkAnswer = remote.post(path, where)
-    count = page["count"]
+    counted_at = trio.run(_page, choice, verb, where)
+    count = counted_at["count"]
     if not yes and count:
         _confirm(f"{verb.capitalize()} {counted(count, 'run')}?")
-    confirmed = {**where, "count": count, "at": page["cursor"]}
+    confirmed = {**where, "count": count, "at": counted_at["cursor"]}
     done, unchanged = 0, 0
     refused: list[BulkRefusal] = []
     while count:
-        page = remote.post(path, confirmed)
+        page = trio.run(_page, choice, verb, confirmed)
         done += len(page["run_ids"])
         unchanged += page["unchanged"]
         refused += page["refused"]
@@ -89,6 +90,13 @@ def change_many(
         _tell(invocation, verb, done, unchanged, refused)
     if refused:
         raise click.exceptions.Exit(ExitCode.FAILED)
+
+
+async def _page(choice: Choice, verb: str, asked: dict[str, Any]) -> BulkAnswer:
+    """Count, or change a page. Nothing is connected while the user thinks about the count."""
+    async with choice.client(writing=True) as client:
+        page: BulkAnswer = await client.call(f"runs.{verb}_many", asked)
+    return page
 
 
 def _confirm(question: str) -> None:

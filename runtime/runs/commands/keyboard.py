@@ -8,42 +8,45 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from perdure.runtime.kernel.errors import OperationError
-from perdure.runtime.kernel.terminal.invocation import CommandRefusal
 from perdure.runtime.runs.commands.parameters import typed
 from perdure.runtime.runs.commands.show import asked_in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
+    from perdure.runtime.client.client import Client
     from perdure.runtime.runs.commands.live_view import Display
-
-    Give = Callable[[str, Any], Awaitable[object]]  # a question's id, and the answer to it
 
 
 class Keyboard:
     """Shows the questions of a run to the user, and sends the answers back."""
 
     def __init__(
-        self, display: Display, give: Give, nursery: trio.Nursery, *, otherwise: str
+        self,
+        client: Client,
+        run_id: str,
+        display: Display,
+        nursery: trio.Nursery,
+        *,
+        otherwise: str,
     ) -> None:
         """Read answers in tasks of a nursery; without a terminal, show ``otherwise``."""
+        self._client = client
+        self._run_id = run_id
         self._display = display
-        self._give = give
         self._nursery = nursery
         self._otherwise = otherwise
         self._turn = trio.Lock()  # one line answers one question
         self._open: dict[str, trio.CancelScope] = {}
 
-    def asked(self, question_id: str, question: Any) -> None:  # noqa: ANN401 - whatever was asked
-        """Show a question once the earlier ones are answered."""
-        if question_id not in self._open:
-            self._open[question_id] = trio.CancelScope()
-            self._nursery.start_soon(self._answer, question_id, question)
-
-    def answered(self, question_id: str) -> None:
-        """Stop waiting: the question was answered, here or elsewhere."""
-        if question_id in self._open:
-            self._open[question_id].cancel()
+    async def look(self) -> None:
+        """Read the open questions: show new ones, one after the other, and drop answered ones."""
+        page = await self._client.call("runs.questions", {"run_id": self._run_id})
+        asked = {each["question_id"]: each["question"] for each in page["questions"]}
+        for question_id, question in asked.items():
+            if question_id not in self._open:
+                self._open[question_id] = trio.CancelScope()
+                self._nursery.start_soon(self._answer, question_id, question)
+        for question_id in self._open.keys() - asked.keys():
+            self._open[question_id].cancel()  # answered, here or elsewhere
 
     async def _answer(self, question_id: str, question: Any) -> None:  # noqa: ANN401
         line, is_shown = "", False
@@ -55,11 +58,9 @@ class Keyboard:
             self._display.note("The question was answered elsewhere.")
         if line:
             try:
-                await self._give(question_id, typed(line.rstrip("\n")))
-            except (
-                OperationError,
-                CommandRefusal,
-            ) as error:  # for example, the run has ended meanwhile
+                given = {"question_id": question_id, "answer": typed(line.rstrip("\n"))}
+                await self._client.call("runs.answer", {"run_id": self._run_id, **given})
+            except OperationError as error:  # for example, the run has ended meanwhile
                 self._display.note(error.message)
 
     async def _typed(self, question: Any) -> str:  # noqa: ANN401 - whatever was asked

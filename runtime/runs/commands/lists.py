@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from perdure.runtime.client.choice import Choice
 from perdure.runtime.kernel.terminal.command import Command, common
 from perdure.runtime.kernel.terminal.invocation import ExitCode, Invocation, pass_invocation
 from perdure.runtime.kernel.terminal.text import (
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from perdure.actors.run.views import RunRecord
-    from perdure.runtime.runs.answers import EntryView, PluginView, RunPage
+    from perdure.runtime.client.client import Caller
+    from perdure.runtime.runs.answers import EntryView, PluginPage, PluginView, RunPage
+    from perdure.runtime.runs.commands.tree import Family
 
 MOST: Final = 500  # runs in a page
 _COLUMNS: Final = (
@@ -44,10 +48,12 @@ _COLUMNS: Final = (
         "perdure runs",
         "perdure runs --status failed --status timeout --limit 100",
         "perdure runs --plugin demo --group root",
+        "perdure runs --tree",
         "perdure runs --at 2026-08-01T12:00:00Z --json",
     ],
 )
 @click.option("--group", type=click.Choice(["root"]), help="Group the attempts of each run.")
+@click.option("--tree", is_flag=True, help="Show each run with the runs that it has started.")
 @click.option(
     "--status", multiple=True, type=click.Choice(STATUSES), help="Only this status. Repeatable."
 )
@@ -71,6 +77,7 @@ def runs(  # noqa: PLR0913 - one for each option
     invocation: Invocation,
     *,
     group: str | None,
+    tree: bool,
     status: tuple[str, ...],
     plugin: str | None,
     entry: str | None,
@@ -80,7 +87,10 @@ def runs(  # noqa: PLR0913 - one for each option
     at: str | None,
 ) -> None:
     """List runs, newest first, as they are now or were at an earlier time."""
+    if group and tree:
+        raise click.UsageError("Pass --group or --tree, not both.")
     asked = {
+        "top_level": tree,
         "status": list(status) or None,
         "plugin_id": plugin,
         "entry_id": entry,
@@ -89,24 +99,44 @@ def runs(  # noqa: PLR0913 - one for each option
         "after": after,
         "at": at,
     }
-    page = _page(invocation, asked)
+    choice = Choice(invocation)
+    page, tops, at_work = choice.asked(partial(_page, asked, tree))
     is_filtered = bool(status or plugin or entry or task or after or at)
     if invocation.json:
-        invocation.give(_grouped_page(page) if group else page)
+        invocation.give(_shaped(page, tops, group=group))
     elif not page["runs"]:
-        _say_that_there_are_none(invocation, filtered=is_filtered)
+        _say_that_there_are_none(invocation, choice, filtered=is_filtered)
     else:
-        _show(invocation, page, grouped=group is not None)
+        _show(invocation, page, tops, grouped=group is not None, at_work=at_work)
 
 
-def _page(invocation: Invocation, asked: dict[str, Any]) -> RunPage:
-    from perdure.runtime.kernel.log_reader import open_reader
+def _shaped(
+    page: RunPage, tops: list[Family] | None, *, group: str | None
+) -> dict[str, Any] | RunPage:
+    """Return a page as JSON has it: as it is, by root, or by family."""
+    if group:
+        groups = [{"root_run_id": root, "runs": tries} for root, tries in _grouped(page).items()]
+        parts: dict[str, Any] = {"groups": groups}
+    elif tops is not None:
+        parts = {"families": tops}
+    else:
+        return page
+    return {**parts, "next_after": page["next_after"], "cursor": page["cursor"]}
 
-    if not invocation.data.log.exists() and asked["after"] is None:
-        return {"runs": [], "next_after": None, "cursor": ""}
-    with open_reader(invocation.data, invocation.features) as reader:
-        page: RunPage = reader.call("runs.list", asked)
-    return page
+
+async def _page(
+    asked: dict[str, Any],
+    tree: bool,  # noqa: FBT001 - partial passes arguments by place
+    caller: Caller,
+) -> tuple[RunPage, list[Family] | None, bool]:
+    """Read a page, the families of its runs if wanted, and whether a process is at work."""
+    page: RunPage = await caller.call("runs.list", asked)
+    tops = None
+    if tree:
+        from perdure.runtime.runs.commands.tree import families
+
+        tops = await families(page, partial(caller.call, "runs.list"))
+    return page, tops, caller.at_work
 
 
 def _grouped(page: RunPage) -> dict[str, list[RunRecord]]:
@@ -117,34 +147,39 @@ def _grouped(page: RunPage) -> dict[str, list[RunRecord]]:
     return {root: sorted(tries, key=lambda run: run["attempt"]) for root, tries in groups.items()}
 
 
-def _grouped_page(page: RunPage) -> dict[str, Any]:
-    groups = [{"root_run_id": root, "runs": tries} for root, tries in _grouped(page).items()]
-    return {"groups": groups, "next_after": page["next_after"], "cursor": page["cursor"]}
-
-
-def _say_that_there_are_none(invocation: Invocation, *, filtered: bool) -> None:
+def _say_that_there_are_none(invocation: Invocation, choice: Choice, *, filtered: bool) -> None:
     if filtered:
         invocation.say("No runs match. `perdure runs` lists all runs.")
         return
-    invocation.say(f"No runs yet in {invocation.data.path}.")
+    invocation.say(f"No runs yet in {choice.place}.")
     invocation.say("Start one:         perdure run demo.count --arg to=20")
     invocation.say("List entries:      perdure plugins")
 
 
-def _show(invocation: Invocation, page: RunPage, *, grouped: bool) -> None:
+def _show(
+    invocation: Invocation,
+    page: RunPage,
+    tops: list[Family] | None,
+    *,
+    grouped: bool,
+    at_work: bool,
+) -> None:
     from perdure.actors.run.status import OPEN
     from perdure.eventlog import clock
+    from perdure.eventlog.units import NANOSECONDS
 
-    now = clock.wall() / 1_000_000_000
+    now = clock.wall() / NANOSECONDS
     if grouped:
         lines = _group_lines(_grouped(page), now, invocation.width)
+    elif tops is not None:
+        lines = _tree_lines(tops, now, invocation.width)
     else:
         lines = table(_COLUMNS, [_row(run, now) for run in page["runs"]], invocation.width)
     invocation.lines(lines)
     if page["next_after"] is not None:
         invocation.say()
         invocation.say(f"There are more runs: raise --limit, or pass --after {page['next_after']}")
-    if any(run["status"] in OPEN for run in page["runs"]) and not is_held(invocation):
+    if any(run["status"] in OPEN for run in page["runs"]) and not at_work:
         invocation.say()
         invocation.say("No process is at work on this log: runs that have not ended wait for one.")
         invocation.say("`perdure retry RUN` resumes a run, `perdure cancel RUN` ends it.")
@@ -172,11 +207,11 @@ def _group_lines(groups: dict[str, list[RunRecord]], now: float, width: int | No
     return shown
 
 
-def is_held(invocation: Invocation) -> bool:
-    """Tell whether a process holds the log, as far as this machine knows."""
-    from perdure.eventlog.sqlite.lock import holder_of
+def _tree_lines(tops: list[Family], now: float, width: int | None) -> list[str]:
+    from perdure.runtime.runs.commands.tree import tree_lines
 
-    return holder_of(invocation.data.log) is not None
+    columns = [c for c in _COLUMNS if c.title not in {"TRY", "CREATED"}]
+    return tree_lines(columns, tops, lambda run: (*_row(run, now)[:3], *_row(run, now)[5:]), width)
 
 
 def _row(run: RunRecord, now: float) -> tuple[Cell | str, ...]:
@@ -214,24 +249,21 @@ def note(run: RunRecord) -> str:
 @pass_invocation
 def plugins(invocation: Invocation) -> None:
     """List plugins with their entries and arguments, and plugins that failed to load."""
-    from perdure.runtime.plugins.loading import load_plugins
-    from perdure.runtime.runs.plugin_list import plugin_view, problem_view
-    from perdure.runtime.runs.settings import RunSettings
+    from perdure.runtime.plugins.loading import Problem
 
-    loaded = load_plugins(invocation.settings.of(RunSettings))
-    views = [plugin_view(loaded.plugins[plugin_id]) for plugin_id in sorted(loaded.plugins)]
+    page: PluginPage = Choice(invocation).asked(lambda caller: caller.call("plugins.list", {}))
     if invocation.json:
-        invocation.give({"plugins": views, "problems": list(map(problem_view, loaded.problems))})
+        invocation.give({"plugins": page["plugins"], "problems": page["problems"]})
     else:
-        for view in views:
+        for view in page["plugins"]:
             invocation.lines(_plugin_lines(view, invocation.width))
-        if not views:
+        if not page["plugins"]:
             invocation.say("No plugins are loaded.")
             invocation.say("Name your modules in perdure.toml (see docs/plugins.md):")
             invocation.say('  modules = ["my_plugins"]')
-        for problem in loaded.problems:
-            invocation.say(f"{styled('Problem:', 'error')} {problem}", err=True)
-    if loaded.problems:
+        for problem in page["problems"]:
+            invocation.say(f"{styled('Problem:', 'error')} {Problem(**problem)}", err=True)
+    if page["problems"]:
         raise click.exceptions.Exit(ExitCode.FAILED)
 
 

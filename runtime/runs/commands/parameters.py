@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.shell_completion import CompletionItem
 
+from perdure.runtime.client.choice import Choice
 from perdure.runtime.kernel.instants import NotAnInstant, cursor_or_instant, with_local_zone
 from perdure.runtime.kernel.terminal.invocation import Invocation
 
 if TYPE_CHECKING:
-    from perdure.runtime.plugins.plugin import Entry
+    from collections.abc import Mapping
 
 STATUSES: Final = (
     "queued",
@@ -84,11 +85,8 @@ class RunName(click.ParamType):  # type: ignore[type-arg]  # older clicks have n
     ) -> list[CompletionItem]:
         """Offer the newest runs; offer none if they cannot be read."""
         with suppress(Exception):
-            from perdure.runtime.kernel.log_reader import open_reader
-
-            invocation = ctx.find_root().ensure_object(Invocation)
-            with open_reader(invocation.data, invocation.features) as reader:
-                page = reader.call("runs.list", {"limit": _OFFERED})
+            choice = Choice(ctx.find_root().ensure_object(Invocation))
+            page = choice.asked(lambda caller: caller.call("runs.list", {"limit": _OFFERED}))
             return [
                 CompletionItem(run["run_id"], help=f"{run['status']} {run['entry_id']}")
                 for run in page["runs"]
@@ -128,25 +126,23 @@ class EntryName(click.ParamType):  # type: ignore[type-arg]  # older clicks have
     ) -> list[CompletionItem]:
         """Offer the loaded entries; offer none if plugins cannot be loaded."""
         with suppress(Exception):
-            from perdure.runtime.plugins.loading import load_plugins
-            from perdure.runtime.runs.settings import RunSettings
-
-            invocation = ctx.find_root().ensure_object(Invocation)
+            choice = Choice(ctx.find_root().ensure_object(Invocation))
+            page = choice.asked(lambda caller: caller.call("plugins.list", {}))
             names = [
-                f"{plugin.id}.{entry_id}"
-                for plugin in load_plugins(invocation.settings.of(RunSettings)).plugins.values()
-                for entry_id in plugin.entries
+                f"{plugin['plugin_id']}.{entry['entry_id']}"
+                for plugin in page["plugins"]
+                for entry in plugin["entries"]
             ]
             return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
         return []
 
 
-def parsed_args(words: tuple[str, ...], entry: Entry) -> dict[str, Any]:
+def parsed_args(words: tuple[str, ...], schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of an entry, each parsed as JSON, or else as text.
 
     An argument that can only be a string, by the entry's schema, stays as typed.
     """
-    properties = entry.schema.get("properties", {})
+    properties = schema.get("properties", {})
     args: dict[str, Any] = {}
     for word in words:
         name, equals, text = word.partition("=")

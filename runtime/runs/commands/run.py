@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from perdure.runtime.client.choice import Choice
 from perdure.runtime.kernel.terminal.command import Command, common
 from perdure.runtime.kernel.terminal.interrupts import Interrupts
 from perdure.runtime.kernel.terminal.invocation import (
@@ -14,24 +17,18 @@ from perdure.runtime.kernel.terminal.invocation import (
     Invocation,
     pass_invocation,
 )
-from perdure.runtime.kernel.terminal.output import best_effort_output
 from perdure.runtime.runs.commands.bulk import change_many, check_one_or_many, conditions, stated
+from perdure.runtime.runs.commands.found_run import found_run
 from perdure.runtime.runs.commands.lists import arguments
 from perdure.runtime.runs.commands.parameters import EntryName, RunName, parsed_args, parsed_secrets
-from perdure.runtime.runs.commands.plugins_loaded import executing, loaded_for
-from perdure.runtime.runs.commands.remote import remote_of
-from perdure.runtime.runs.commands.show import reading, run_id_in
+from perdure.runtime.runs.commands.plugins_loaded import execute_here, load_here
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Iterator
 
-    from perdure.runtime.kernel.node import Node
+    from perdure.runtime.client.client import Caller, Client
     from perdure.runtime.plugins.loading import LoadedPlugins
-    from perdure.runtime.plugins.plugin import Plugin
-    from perdure.runtime.runs.answers import RunAnswer
-    from perdure.runtime.runs.commands.remote import Remote
-
-    Begin = Callable[[Node], Awaitable[RunAnswer]]
+    from perdure.runtime.runs.answers import EntryView, PluginPage, RunAnswer
 
 
 @click.command(
@@ -75,69 +72,96 @@ def run(
     Ctrl-C only stops watching.
     """
     interrupts = click.get_current_context().with_resource(Interrupts())
-    remote = remote_of(invocation)
-    loaded = loaded_for(invocation)
-    plugin_id, entry_id = entry
-    checked = _checked(loaded.plugins, plugin_id, entry_id, args)
+    from perdure.runtime.runs.commands.stay import stay
+
+    choice = Choice(invocation)
+    loaded = load_here(invocation, choice)
+    view = _published(choice, loaded, *entry)
     request = {
-        "plugin_id": plugin_id,
-        "entry_id": entry_id,
-        "args": checked,
+        "plugin_id": entry[0],
+        "entry_id": entry[1],
+        "args": parsed_args(args, {} if view is None else view["args"]),
         "task_id": task,
         "idempotency_key": key,
         "timeout": timeout,
     }
+    if loaded is not None:
+        with _telling_what_it_takes(entry, view):
+            _check_here(loaded, request)
 
-    if remote is not None:
-        _watch(invocation, remote, remote.create(request), interrupts)
+    async def create(client: Client) -> RunAnswer:
+        with _telling_what_it_takes(entry, view):
+            return await _create(client, request)
 
-    async def create(node: Node) -> RunAnswer:
-        return await _create(node, request)
-
-    _finish(invocation, loaded, create, interrupts)
+    raise click.exceptions.Exit(stay(invocation, choice, create, interrupts))
 
 
-def _checked(
-    plugins: Mapping[str, Plugin], plugin_id: str, entry_id: str, args: tuple[str, ...]
-) -> dict[str, Any]:
-    """Return the arguments if they are valid; a refusal lists what the entry takes."""
-    from perdure.runtime.kernel.errors import OperationError
+def _published(
+    choice: Choice, loaded: LoadedPlugins | None, plugin_id: str, entry_id: str
+) -> EntryView | None:
+    """Give what is published of an entry; None if a server does not know it, and will say so."""
+    if loaded is not None:
+        from perdure.runtime.plugins.entries import Entries
+        from perdure.runtime.runs.plugin_list import entry_view
+
+        return entry_view(Entries(loaded.plugins).find(plugin_id, entry_id))
+    page: PluginPage = choice.asked(lambda caller: caller.call("plugins.list", {}))
+    for plugin in page["plugins"]:
+        for entry in plugin["entries"]:
+            if (plugin["plugin_id"], entry["entry_id"]) == (plugin_id, entry_id):
+                return entry
+    return None
+
+
+def _check_here(loaded: LoadedPlugins, request: dict[str, Any]) -> None:
+    """Check the arguments before the log is opened: a mistake leaves nothing behind."""
     from perdure.runtime.plugins.entries import Entries, check_args
-    from perdure.runtime.runs.plugin_list import entry_view
     from perdure.runtime.secrets.redaction import Redactor
     from perdure.runtime.secrets.secret import reference_in
 
-    entry = Entries(plugins).find(plugin_id, entry_id)
-    checked = parsed_args(args, entry)
-    secrets = [checked[name] for name in entry.secrets & checked.keys()]
+    entry = Entries(loaded.plugins).find(request["plugin_id"], request["entry_id"])
+    args = request["args"]
+    secrets = [args[name] for name in entry.secrets & args.keys()]
     if any(reference_in(secret) is not None for secret in secrets):
-        return checked  # the node resolves the references, then checks the arguments
+        return  # the node resolves the references, then checks the arguments
     redactor = Redactor()
     redactor.register(*secrets)
+    check_args(entry, args, redactor)
+
+
+@contextmanager
+def _telling_what_it_takes(entry: tuple[str, str], view: EntryView | None) -> Iterator[None]:
+    """Let a refusal of arguments list what the entry takes."""
+    from perdure.runtime.kernel.errors import OperationError
+
     try:
-        check_args(entry, checked, redactor)
+        yield
     except OperationError as error:
-        takes = " ".join(arguments(entry_view(entry))) or "no arguments"
+        if view is None or not error.message.startswith("args:"):
+            raise
+        takes = " ".join(arguments(view)) or "no arguments"
         raise CommandRefusal(
             error.message,
             code=error.code,
             exit_code=ExitCode.USAGE,
-            remedy=f"{plugin_id}.{entry_id} takes {takes}",
+            remedy=f"{'.'.join(entry)} takes {takes}",
         ) from error
-    return checked
 
 
-async def _create(node: Node, request: dict[str, Any]) -> RunAnswer:
+async def _create(client: Client, request: dict[str, Any]) -> RunAnswer:
     """Create a run, or resume the run that has this key if no process executes it."""
+    from perdure.runtime.client.embedded import Embedded
     from perdure.runtime.execution.recovery import take_up
-    from perdure.runtime.kernel.principal import LOCAL
     from perdure.runtime.runs.part import runs_of
 
-    before = await node.log.head()
-    answer: RunAnswer = await node.operations.call(LOCAL, "runs.create", request)
-    mark = await node.log.resolve(answer["cursor"])
-    if mark.position <= before.position:
-        await take_up(runs_of(node).host, answer["run"]["run_id"])
+    if not isinstance(client, Embedded):
+        answer: RunAnswer = await client.call("runs.create", request)
+        return answer
+    log = client.node.log
+    before = await log.head()
+    answer = await client.call("runs.create", request)
+    if (await log.resolve(answer["cursor"])).position <= before.position:
+        await take_up(runs_of(client.node).executor, answer["run"]["run_id"])
     return answer
 
 
@@ -175,43 +199,32 @@ def retry(
     A resumed run continues after its last recorded step. Ctrl-C and exit codes are those of
     `perdure run`. Filters instead of a RUN select many runs; a server retries them.
     """
-    from perdure.runtime.plugins.entries import Entries
-
     where = stated(**options)
     check_one_or_many(run, where)
-    remote = remote_of(invocation)
+    choice = Choice(invocation)
     if run is None:
-        change_many(invocation, remote, "retry", where, yes=yes)
+        change_many(invocation, choice, "retry", where, yes=yes)
         return
     interrupts = click.get_current_context().with_resource(Interrupts())
+    from perdure.runtime.plugins.entries import Entries
+    from perdure.runtime.runs.commands.stay import stay
+
     passed = parsed_secrets(secrets)
-    record = _record(invocation, run)
-    if remote is not None:
-        answer = _record_answer(invocation, run)
-        if record["finished_at"] is not None:
-            answer = remote.retry(record["run_id"], passed)
-        _watch(invocation, remote, answer, interrupts)
-    loaded = loaded_for(invocation)
-    Entries(loaded.plugins).find(record["plugin_id"], record["entry_id"])
+    record = choice.asked(lambda caller: found_run(invocation, caller, run))["run"]
+    has_ended = record["finished_at"] is not None
+    loaded = load_here(invocation, choice, *([] if has_ended else [record["run_id"]]))
+    if loaded is not None:
+        Entries(loaded.plugins).find(record["plugin_id"], record["entry_id"])
 
-    async def begin(node: Node) -> RunAnswer:
-        return await _again(node, record["run_id"], passed)
+    async def again(client: Client) -> RunAnswer:
+        asked = {"run_id": record["run_id"]}
+        if has_ended:
+            retried: RunAnswer = await client.call("runs.retry", asked | {"secrets": passed})
+            return retried
+        resumed: RunAnswer = await client.call("runs.get", asked)
+        return resumed
 
-    _finish(invocation, loaded, begin, interrupts)
-
-
-async def _again(node: Node, run_id: str, secrets: dict[str, Any]) -> RunAnswer:
-    from perdure.runtime.execution.recovery import take_up
-    from perdure.runtime.kernel.principal import LOCAL
-    from perdure.runtime.runs.part import runs_of
-
-    answer: RunAnswer = await node.operations.call(LOCAL, "runs.get", {"run_id": run_id})
-    if answer["run"]["finished_at"] is None:
-        await take_up(runs_of(node).host, run_id)
-    else:
-        request = {"run_id": run_id, "secrets": secrets}
-        answer = await node.operations.call(LOCAL, "runs.retry", request)
-    return answer
+    raise click.exceptions.Exit(stay(invocation, choice, again, interrupts))
 
 
 @click.command(
@@ -240,18 +253,20 @@ def cancel(
 
     where = stated(**options)
     check_one_or_many(run, where)
-    remote = remote_of(invocation)
+    choice = Choice(invocation)
     if run is None:
-        change_many(invocation, remote, "cancel", {**where, "reason": reason}, yes=yes)
+        change_many(invocation, choice, "cancel", {**where, "reason": reason}, yes=yes)
         return
-    record = _record(invocation, run)
+
+    async def find(caller: Caller) -> tuple[Any, bool]:
+        return (await found_run(invocation, caller, run))["run"], caller.at_work
+
+    record, at_work = choice.asked(find)
     run_id = record["run_id"]
     if record["finished_at"] is not None:
         answer: Any = {"run": record}
-    elif remote is not None:
-        answer = remote.cancel(run_id, reason)
     else:
-        answer = trio.run(_cancel, invocation, run_id, reason)
+        answer = trio.run(partial(_cancel, choice, run_id, reason, to_the_end=not at_work))
     if invocation.json:
         invocation.give(answer)
         return
@@ -260,52 +275,19 @@ def cancel(
     invocation.say(f"{run_id} is {status}{late}.")
 
 
-async def _cancel(invocation: Invocation, run_id: str, reason: str | None) -> Any:  # noqa: ANN401
-    from perdure.runtime.kernel.local_node import open_local_node
-    from perdure.runtime.kernel.principal import LOCAL
+async def _cancel(
+    choice: Choice, run_id: str, reason: str | None, *, to_the_end: bool
+) -> RunAnswer:
+    """Ask a run to end; one that no process was at work on ends before this process does."""
     from perdure.runtime.plugins.loading import LoadedPlugins
-    from perdure.runtime.runs.part import runs_of
 
-    async with open_local_node(invocation.settings, executing(invocation, LoadedPlugins())) as node:
-        await node.operations.call(LOCAL, "runs.cancel", {"run_id": run_id, "reason": reason})
-        await runs_of(node).host.end_of(run_id)
-        return await node.operations.call(LOCAL, "runs.get", {"run_id": run_id})
-
-
-def _record(invocation: Invocation, run: str) -> Any:  # noqa: ANN401 - a RunRecord
-    """Read a run before the log is opened for writing."""
-    return _record_answer(invocation, run)["run"]
-
-
-def _record_answer(invocation: Invocation, run: str) -> RunAnswer:
-    answer: RunAnswer = reading(
-        invocation, lambda reader: reader.call("runs.get", {"run_id": run_id_in(reader, run)})
-    )
+    execute_here(choice, LoadedPlugins())
+    async with choice.client(writing=True) as client:
+        asked = {"run_id": run_id}
+        answer: RunAnswer = await client.call("runs.cancel", asked | {"reason": reason})
+        if to_the_end:
+            async with client.follow("run", after=answer["cursor"], run_id=run_id) as follow:
+                async for _ in follow:
+                    pass
+            answer = await client.call("runs.get", asked)
     return answer
-
-
-def _watch(
-    invocation: Invocation, remote: Remote, answer: RunAnswer, interrupts: Interrupts
-) -> NoReturn:
-    """Follow a run that a server executes, and exit with the code of its outcome."""
-    import trio
-
-    from perdure.runtime.runs.commands.watch import watch_run
-
-    if not invocation.json:
-        invocation.say(f"The server at {remote.server.url} executes the run.", err=True)
-    code: ExitCode = trio.run(watch_run, invocation, answer, None, interrupts, remote)
-    raise click.exceptions.Exit(code)
-
-
-def _finish(
-    invocation: Invocation, loaded: LoadedPlugins, begin: Begin, interrupts: Interrupts
-) -> None:
-    """Execute a run in this process, and exit with the code of its outcome."""
-    import trio
-
-    from perdure.runtime.runs.commands.local_run import execute
-
-    with best_effort_output():
-        code: ExitCode = trio.run(execute, invocation, loaded, begin, interrupts)
-    raise click.exceptions.Exit(code)

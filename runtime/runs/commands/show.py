@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from perdure.runtime.client.choice import Choice
 from perdure.runtime.kernel.terminal.command import Command, common
 from perdure.runtime.kernel.terminal.invocation import Invocation, encoded, pass_invocation
 from perdure.runtime.kernel.terminal.text import (
@@ -20,14 +22,15 @@ from perdure.runtime.kernel.terminal.text import (
     size,
     styled,
 )
-from perdure.runtime.runs.commands.lists import is_held
+from perdure.runtime.runs.commands.found_run import found_run, run_id_of
 from perdure.runtime.runs.commands.parameters import InstantParam, RunName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from perdure.actors.run.views import ExportItem, LogLineView, QuestionView, RunRecord
-    from perdure.runtime.kernel.log_reader import LogReader
+    from perdure.runtime.client.client import Caller
+    from perdure.runtime.runs.answers import RunAnswer
 
 PAGE: Final = 500
 _AT = click.option(
@@ -50,47 +53,27 @@ _AT = click.option(
 @pass_invocation
 def show(invocation: Invocation, run: str, at: str | None) -> None:
     """Show a run as it is now, or as it was at an earlier time."""
-    answer = reading(
-        invocation,
-        lambda reader: reader.call("runs.get", {"run_id": run_id_in(reader, run), "at": at}),
-    )
+    ask = partial(_read, invocation, run, at, is_short=invocation.json)
+    answer, questions, at_work = Choice(invocation).asked(ask)
     if invocation.json:
         invocation.give(answer)
         return
     record = answer["run"]
-    _, questions = reading(
-        invocation, lambda reader: questions_of(reader, record["run_id"], answer["cursor"])
-    )
     invocation.lines(pairs(_rows(record, questions), invocation.width))
-    invocation.lines([styled(hint, "dim") for hint in _hints(invocation, record, at)])
+    hints = _hints(record, at, at_work=at_work)
+    invocation.lines([styled(hint, "dim") for hint in hints])
 
 
-def reading(invocation: Invocation, read: Callable[[LogReader], Any]) -> Any:  # noqa: ANN401
-    """Read from the log beside its writer; without a log, raise RUN_NOT_FOUND."""
-    from perdure.runtime.kernel.errors import OperationError
-    from perdure.runtime.kernel.log_reader import open_reader
-
-    if not invocation.data.log.exists():
-        raise OperationError(
-            "RUN_NOT_FOUND", f"there is no log in {invocation.data.path}, so there are no runs"
-        )
-    with open_reader(invocation.data, invocation.features) as reader:
-        return read(reader)
-
-
-def run_id_in(reader: LogReader, beginning: str) -> str:
-    """Give the id of the one run that begins so."""
-    from perdure.runtime.runs.stored_runs import StoredRuns
-
-    return reader.service(StoredRuns).run_id(beginning)
-
-
-def questions_of(
-    reader: LogReader, run: str, at: str | None = None
-) -> tuple[str, list[QuestionView]]:
-    """Return the id of a run and its open questions."""
-    run_id = run_id_in(reader, run)
-    return run_id, reader.call("runs.questions", {"run_id": run_id, "at": at})["questions"]
+async def _read(
+    invocation: Invocation, run: str, at: str | None, caller: Caller, *, is_short: bool
+) -> tuple[RunAnswer, list[QuestionView], bool]:
+    """Read a run, its open questions unless it is to be short, and whether it can go on."""
+    answer: RunAnswer = await found_run(invocation, caller, run, at)
+    if is_short:
+        return answer, [], caller.at_work
+    asked = {"run_id": answer["run"]["run_id"], "at": answer["cursor"]}
+    page = await caller.call("runs.questions", asked)
+    return answer, page["questions"], caller.at_work
 
 
 def asked_in_words(question: Any) -> str:  # noqa: ANN401 - whatever was asked
@@ -129,6 +112,8 @@ def _rows(run: RunRecord, questions: Sequence[QuestionView]) -> list[tuple[str, 
         ("reason", run["cancel_reason"] or ""),
         ("attempt", f"{run['attempt']}" + (f" of {run['root_run_id']}" * (run["attempt"] > 1))),
         ("after", run["parent_run_id"] or ""),
+        ("started by", run["started_by"] or ""),
+        ("children", f"{run['children']}" if run["children"] else ""),
         ("task", run["task_id"] or ""),
         ("trace", run["trace_id"] or ""),
         ("session", run["session_id"] or ""),
@@ -136,7 +121,7 @@ def _rows(run: RunRecord, questions: Sequence[QuestionView]) -> list[tuple[str, 
     ]
 
 
-def _hints(invocation: Invocation, run: RunRecord, at: str | None) -> Iterator[str]:
+def _hints(run: RunRecord, at: str | None, *, at_work: bool) -> Iterator[str]:
     """Yield the commands that may come next."""
     run_id = run["run_id"]
     if at is not None:
@@ -146,7 +131,7 @@ def _hints(invocation: Invocation, run: RunRecord, at: str | None) -> Iterator[s
         yield ""
         if run["questions"]:
             yield f"Answer it:  perdure answer {run_id}"
-        if is_held(invocation):
+        if at_work:
             yield f"Follow it:  perdure watch {run_id}"
         else:
             yield "No process is at work on this log."
@@ -172,9 +157,8 @@ def _hints(invocation: Invocation, run: RunRecord, at: str | None) -> Iterator[s
 @pass_invocation
 def export(invocation: Invocation, run: str, at: str | None) -> None:
     """Print the exports of a run, in order."""
-    items: list[ExportItem] = reading(
-        invocation, lambda reader: list(_pages(reader, "runs.export", run, at, "items"))
-    )
+    pages = Choice(invocation).asked(partial(pages_of, invocation, "runs.export", run, at))
+    items: list[ExportItem] = [item for page in pages for item in page["items"]]
     for item in items:
         if invocation.json:
             invocation.give(item)
@@ -184,15 +168,18 @@ def export(invocation: Invocation, run: str, at: str | None) -> None:
         invocation.say("This run has no exports.")
 
 
-def _pages(reader: LogReader, operation: str, run: str, at: str | None, key: str) -> Iterator[Any]:
+async def pages_of(
+    invocation: Invocation, operation: str, run: str, at: str | None, caller: Caller
+) -> list[Any]:
     """Read page after page, all at one cursor."""
-    asked: dict[str, Any] = {"run_id": run_id_in(reader, run), "at": at, "limit": PAGE}
+    run_id = await run_id_of(invocation, caller, run)
+    asked: dict[str, Any] = {"run_id": run_id, "at": at, "limit": PAGE}
+    pages: list[Any] = []
     while True:
-        page = reader.call(operation, asked)
-        yield from page[key]
-        if page["next_after"] is None:
-            return
-        asked |= {"after": page["next_after"], "at": page["cursor"]}
+        pages.append(await caller.call(operation, asked))
+        if pages[-1]["next_after"] is None:
+            return pages
+        asked |= {"after": pages[-1]["next_after"], "at": pages[-1]["cursor"]}
 
 
 def _show_item(invocation: Invocation, item: ExportItem) -> None:
@@ -225,7 +212,9 @@ def content(item: ExportItem) -> str:
 @pass_invocation
 def logs(invocation: Invocation, run: str, at: str | None) -> None:
     """Print the log lines of a run: time, level, text."""
-    lines, dropped = reading(invocation, lambda reader: _logged(reader, run, at))
+    pages = Choice(invocation).asked(partial(pages_of, invocation, "runs.logs", run, at))
+    lines: list[LogLineView] = [line for page in pages for line in page["lines"]]
+    dropped = sum(page["dropped"] for page in pages)
     if invocation.json:
         for line in lines:
             invocation.give(line)
@@ -239,19 +228,6 @@ def logs(invocation: Invocation, run: str, at: str | None) -> None:
         invocation.say(styled(told, "warning"), err=True)
     if not lines and not dropped:
         invocation.say("This run has no log lines.")
-
-
-def _logged(reader: LogReader, run: str, at: str | None) -> tuple[list[LogLineView], int]:
-    asked: dict[str, Any] = {"run_id": run_id_in(reader, run), "at": at, "limit": PAGE}
-    lines: list[LogLineView] = []
-    dropped = 0
-    while True:
-        page = reader.call("runs.logs", asked)
-        lines.extend(page["lines"])
-        dropped += page["dropped"]
-        if page["next_after"] is None:
-            return lines, dropped
-        asked |= {"after": page["next_after"], "at": page["cursor"]}
 
 
 def _log_line(line: LogLineView) -> str:

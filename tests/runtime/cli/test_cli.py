@@ -19,7 +19,7 @@ from perdure.actors.run.status import Status
 from perdure.eventlog.env import RealEnv
 from perdure.eventlog.sqlite import SqliteStore
 from perdure.runtime.cli.program import main
-from perdure.runtime.runs.commands import lists, local_run, run, show
+from perdure.runtime.runs.commands import lists, run, show, stay
 from perdure.runtime.runs.commands.parameters import STATUSES
 from tests.repository.tree import ROOT
 from tests.runtime.cli.terminal import Shell
@@ -217,5 +217,5 @@ def test_a_directory_that_cannot_be_made_is_told(shell: Shell) -> None:
 
 def test_the_command_line_has_no_rule() -> None:
     """What a run may do is decided below: no module here knows the state machine."""
-    for module in (lists, local_run, run, show):
+    for module in (lists, run, show, stay):
         assert "perdure.actors.run.core" not in inspect.getsource(module)

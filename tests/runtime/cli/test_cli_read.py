@@ -127,7 +127,9 @@ def test_a_run_can_be_called_by_its_beginning(used: Shell) -> None:
     assert all(other in result.stderr for other in others)
 
 
-@pytest.mark.parametrize("command", ["show", "export", "logs", "watch", "retry", "cancel"])
+@pytest.mark.parametrize(
+    "command", ["show", "history", "export", "logs", "watch", "retry", "cancel"]
+)
 def test_a_run_that_does_not_exist(shell: Shell, command: str) -> None:
     """Every command says so with a remedy, with a log and without one, and makes nothing."""
     result = shell.call(command, "0199")

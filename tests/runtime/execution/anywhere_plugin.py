@@ -1,4 +1,4 @@
-"""The same bodies inline, as plain functions in a process, and on asyncio in a process."""
+"""The same bodies inline, in a thread, and in a process: as plain functions and on asyncio."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ import trio
 
 from perdure import (
     PluginError,
+    Retry,
     RunCancelled,
     RunContext,
+    Secret,
     StepError,
     SyncRunContext,
     entry,
     plugin,
 )
+from tests.runtime.execution.wrong_calls import wrong_calls
 
 log = logging.getLogger("somebody.elses")
-PLACES: Final = ("inline", "plain", "awaited")
+PLACES: Final = ("inline", "threaded", "plain", "awaited")
 
 
 class Place(NamedTuple):
@@ -129,8 +132,8 @@ class Bodies:
         """Export bytes as they are."""
         try:
             await at.wait(run.export_binary(bytes(size)))
-        except Exception as error:  # noqa: BLE001 - inline it is the runtime's own
-            return getattr(error, "code", type(error).__name__)
+        except PluginError as error:
+            return error.code
         return "fine"
 
     async def logs(self, run: Any, at: Place) -> str:
@@ -181,6 +184,93 @@ class Bodies:
                 seen.append([type(error).__name__, str(error), getattr(error, "retriable", None)])
         return seen
 
+    async def every_call(self, run: Any, at: Place) -> dict[str, Any]:
+        """Make each call that ctx.run offers, and tell what it gave."""
+        step = self.body(at, lambda: [1, "two"])
+        text = await at.wait(run.export_text("t", "described", key="k", metadata={"m": 1}))
+        said: dict[str, Any] = {
+            "cancelled": run.cancelled,
+            "check_cancelled": run.check_cancelled(),
+            "progress": run.progress(1, "done"),
+            "status": run.status("stage", "message"),
+            "log": run.log("line", "warning"),
+            "export_text": text,
+            "export_url": await at.wait(run.export_url("https://example.org", mime="a/b")),
+            "export_binary_url": await at.wait(run.export_binary_url("https://example.org/b")),
+            "export_binary": await at.wait(run.export_binary(b"few")),
+            "export_bytes": await at.wait(run.export_bytes([b"pie", bytearray(b"ces")])),
+            "export_json": await at.wait(run.export_json({"a": [None]})),
+            "export_id": await at.wait(run.export_id(text)),
+            "export": await at.wait(run.export("binary", "AP8=")),
+            "result": run.result(text),
+            "step": await at.wait(run.step("s", step, retry=Retry(tries=2))),
+            "sleep": await at.wait(run.sleep(0)),
+            "ask": await at.wait(run.ask({"text": "which?"}, name="asked")),
+        }
+        child = await at.wait(run.start("anywhere", "inline", {"what": "nothing"}))
+        return {**said, "start": isinstance(child, str)}
+
+    def body(self, at: Place, fn: Callable[[], Any]) -> Callable[[], Any]:
+        """Give a function as it is a step's body in a place."""
+
+        async def awaited() -> Any:
+            return fn()
+
+        return fn if at is PLAIN else awaited
+
+    async def refusals(self, run: Any, at: Place) -> dict[str, list[str]]:
+        """Make calls that are wrong in themselves, and tell what each raises."""
+        step = self.body(at, lambda: 1)
+        await at.wait(run.step("used", step))
+        return {name: await self.raised(call, at) for name, call in wrong_calls(run, step).items()}
+
+    async def raised(self, call: Callable[[], Any], at: Place) -> list[str]:
+        """Make a call; tell the type and the text of what it raises."""
+        try:
+            given = call()
+            if given is not None:
+                await at.wait(given)
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            return [type(error).__name__, str(error)]
+        return []
+
+    async def unrecordable(self, run: Any, at: Place) -> list[str]:
+        """Return from a step what cannot be recorded."""
+        return await self.raised(lambda: run.step("s", self.body(at, object)), at)
+
+    async def keeps_no_secret(self, run: Any, at: Place, token: str) -> dict[str, list[str]]:
+        """Put a secret where it is refused."""
+        calls: dict[str, Callable[[], Any]] = {
+            "bytes": lambda: run.export_bytes([token.encode()]),
+            "binary": lambda: run.export_binary(token.encode()),
+            "key": lambda: run.export_text("text", key=token),
+            "name": lambda: run.sleep(0, name=token),
+            "question": lambda: run.ask(token),
+            "result": lambda: run.step("s", self.body(at, lambda: token)),
+        }
+        return {name: await self.raised(call, at) for name, call in calls.items()}
+
+    async def waits(self, run: Any, at: Place, how: str) -> None:
+        """Wait until it is canceled, and tell what that raises."""
+
+        def fails() -> None:
+            raise ValueError("not yet")
+
+        patient = Retry(tries=9, delay=3600, longest=3600)
+        calls: dict[str, Callable[[], Any]] = {
+            "sleep": lambda: run.sleep(3600),
+            "ask": lambda: run.ask("which?"),
+            "retry": lambda: run.step("s", self.body(at, fails), retry=patient),
+            "nested": lambda: run.step("s", self.nested(run, at)),
+        }
+        run.status("waiting")
+        run.log(" ".join(await self.raised(calls[how], at)))
+        run.check_cancelled()
+
+    def nested(self, run: Any, at: Place) -> Callable[[], Any]:
+        """Give a step that sleeps."""
+        return lambda: run.sleep(3600)
+
     async def late(self, run: Any, at: Place) -> None:
         """Take longer than it may."""
         run.status(f"pid {os.getpid()}")
@@ -189,7 +279,7 @@ class Bodies:
 
 @plugin("anywhere", version="1")
 class Anywhere:
-    """The same, in three places."""
+    """The same, in four places."""
 
     @entry
     async def inline(self, ctx: RunContext, what: str, args: dict[str, Any] | None = None) -> Any:
@@ -199,6 +289,11 @@ class Anywhere:
     @entry
     def plain(self, ctx: SyncRunContext, what: str, args: dict[str, Any] | None = None) -> Any:
         """Execute a body as a plain function in a process."""
+        return driven(getattr(Bodies(), what)(ctx.run, PLAIN, **(args or {})))
+
+    @entry(where="thread")
+    def threaded(self, ctx: SyncRunContext, what: str, args: dict[str, Any] | None = None) -> Any:
+        """Execute a body as a plain function in a thread."""
         return driven(getattr(Bodies(), what)(ctx.run, PLAIN, **(args or {})))
 
     @entry(where="process")
@@ -252,3 +347,28 @@ class Anywhere:
 
         threading.Thread(target=late, daemon=True).start()
         return ctx.run.id
+
+
+@plugin("guarded", version="1")
+class GuardedAnywhere:
+    """The same four places, with a secret."""
+
+    @entry
+    async def inline(self, ctx: RunContext, token: Secret) -> Any:
+        """Try inline."""
+        return await Bodies().keeps_no_secret(ctx.run, INLINE, token)
+
+    @entry(where="thread")
+    def threaded(self, ctx: SyncRunContext, token: Secret) -> Any:
+        """Try in a thread."""
+        return driven(Bodies().keeps_no_secret(ctx.run, PLAIN, token))
+
+    @entry
+    def plain(self, ctx: SyncRunContext, token: Secret) -> Any:
+        """Try as a plain function in a process."""
+        return driven(Bodies().keeps_no_secret(ctx.run, PLAIN, token))
+
+    @entry(where="process")
+    async def awaited(self, ctx: RunContext, token: Secret) -> Any:
+        """Try on asyncio in a process."""
+        return await Bodies().keeps_no_secret(ctx.run, AWAITED, token)

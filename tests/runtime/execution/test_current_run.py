@@ -16,10 +16,10 @@ from perdure.actors.run.events import (
 )
 from perdure.actors.run.views import ExportItem, RunRecord
 from perdure.eventlog import MemoryStore
-from perdure.runtime.execution.run_context import RunContext
 from perdure.runtime.kernel.principal import LOCAL, Principal
 from perdure.runtime.plugins.contract import RunCancelled
 from perdure.runtime.plugins.plugin import declared, entry, plugin
+from perdure.runtime.plugins.run_context import RunContext
 from perdure.runtime.runs.requests import CancelRun, CreateRun, ExportRun
 from perdure.runtime.secrets.secret import Secret
 from tests.runtime.service import Service, service
@@ -280,9 +280,10 @@ async def test_a_full_outbox_makes_exports_wait(autojump_clock: MockClock) -> No
 
     async def body(ctx: RunContext) -> None:
         nonlocal most
+        port: Any = ctx.run._port
         for number in range(500):
             await ctx.run.export_text(f"{number}" * 100)
-            most = max(most, len(ctx.run._execution.outbox._items))
+            most = max(most, len(port._execution.outbox._items))
 
     end = await ran(body)
     assert len(end.items) == 500

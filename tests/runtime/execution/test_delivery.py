@@ -13,7 +13,7 @@ from perdure.actors.run.events import (
     StepRecorded,
 )
 from perdure.eventlog import MemoryStore
-from perdure.runtime.execution.run_context import RunContext
+from perdure.runtime.plugins.run_context import RunContext
 from tests.runtime.execution.test_current_run import PLUGINS, Ran, Scripted, ran
 from tests.runtime.service import service
 

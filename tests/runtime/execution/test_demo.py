@@ -18,7 +18,7 @@ from tests.runtime.service import Service, service
 
 async def start(s: Service, entry_id: str, **args: Any) -> str:
     """Start an entry of the demo."""
-    s.world.host.plugins = {"demo": declared(Demo)}
+    s.world.executor.use({"demo": declared(Demo)})
     request = CreateRun(plugin_id="demo", entry_id=entry_id, args=args)
     return str((await s.create(LOCAL, request))["run"]["run_id"])
 

@@ -13,11 +13,10 @@ from trio.testing import MockClock
 from perdure.actors.run.events import RunCreated
 from perdure.actors.run.stream import stream_of
 from perdure.eventlog import Append, MemoryStore
-from perdure.runtime.execution.creation_write import first_write
-from perdure.runtime.execution.run_context import RunContext
+from perdure.runtime.execution.creator import first_write
 from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.plugin import declared, entry, plugin
-from perdure.runtime.process.sync_run_context import SyncRunContext
+from perdure.runtime.plugins.run_context import RunContext, SyncRunContext
 from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import CancelRun
 from tests.runtime.execution.test_current_run import PLUGINS, Scripted, ran
@@ -122,5 +121,5 @@ async def test_a_timeout_has_its_bounds(autojump_clock: MockClock) -> None:
             timeout=1e300,
         )
         await s.node.log.append(Append([first_write(s.node.env, created)]))
-        runs_of(s.node).host.dispatch("x", "test")
+        runs_of(s.node).executor.dispatch("x", "test")
         assert (await s.finished("x"))["deadline"] is not None

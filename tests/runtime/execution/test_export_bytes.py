@@ -16,9 +16,9 @@ from perdure.eventlog import MemoryStore
 from perdure.runtime.blobs.blob import blob_at
 from perdure.runtime.blobs.depot import MemoryDepot
 from perdure.runtime.blobs.store import BlobLimits, BlobStore
-from perdure.runtime.execution.run_context import RunContext
 from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.contract import PluginError
+from perdure.runtime.plugins.run_context import RunContext
 from perdure.runtime.runs.requests import ReadBlob
 from perdure.testing import run_entry
 from tests.eventlog.conftest import SteadyEnv

@@ -121,7 +121,7 @@ async def test_more_than_the_limit_wait_as_queued(autojump_clock: MockClock) -> 
         ids = [await w.create("nap", seconds=10) for _ in range(7)]
         await trio.sleep(1)
         states = [(await w.state(run_id)).status for run_id in ids]
-        assert states.count(Status.RUNNING) == w.host.running == 3
+        assert states.count(Status.RUNNING) == w.executor.running == 3
         assert states.count(Status.QUEUED) == 4
         for run_id in ids:
             assert (await w.end(run_id)).status is Status.SUCCEEDED
@@ -135,7 +135,7 @@ async def test_a_polite_entry_ends_canceled(autojump_clock: MockClock) -> None:
     async with world() as w:
         run_id = await w.create("polite")
         await trio.sleep(1)
-        seen = await w.host.ask(run_id, RequestCancel(by="b", reason="enough", at=1))
+        seen = await w.executor.ask(run_id, RequestCancel(by="b", reason="enough", at=1))
         assert seen.state.status is Status.CANCEL_REQUESTED
         run = await w.end(run_id)
         assert run.status is Status.CANCELED
@@ -152,7 +152,7 @@ async def test_a_deaf_entry_is_interrupted_and_then_left_behind(
         run_id = await w.create("deaf", shielded=shielded)
         await trio.sleep(1)
         started = trio.current_time()
-        await w.host.ask(run_id, RequestCancel(by="b", at=1))
+        await w.executor.ask(run_id, RequestCancel(by="b", at=w.executor.context.env.now()))
         run = await w.end(run_id)
         assert run.status is Status.CANCELED
         assert trio.current_time() - started == pytest.approx(10 if shielded else 5, abs=0.5)
@@ -163,7 +163,7 @@ async def test_a_queued_run_is_canceled_without_being_called(autojump_clock: Moc
     async with world() as w:
         first = [await w.create("nap", seconds=10) for _ in range(3)]
         late = await w.create("nap", seconds=10)
-        await w.host.ask(late, RequestCancel(by="b", at=1))
+        await w.executor.ask(late, RequestCancel(by="b", at=1))
         for run_id in first:
             await w.end(run_id)
         run = await w.end(late)
@@ -176,9 +176,9 @@ async def test_a_forced_cancel_waits_for_nobody(autojump_clock: MockClock) -> No
         for first in (CancelMode.FORCE, CancelMode.COOPERATIVE):
             run_id = await w.create("deaf", shielded=True)
             await trio.sleep(1)
-            await w.host.ask(run_id, RequestCancel(by="b", at=1, mode=first))
+            await w.executor.ask(run_id, RequestCancel(by="b", at=1, mode=first))
             started = trio.current_time()
-            await w.host.ask(run_id, RequestCancel(by="b", at=1, mode=CancelMode.FORCE))
+            await w.executor.ask(run_id, RequestCancel(by="b", at=1, mode=CancelMode.FORCE))
             assert (await w.end(run_id)).status is Status.CANCELED
             assert trio.current_time() - started < 0.5
 
@@ -204,7 +204,7 @@ async def test_a_parents_cancel_reaches_its_children(autojump_clock: MockClock) 
         await trio.sleep(1)
         (child,) = (await w.state(run_id)).children
         assert (await w.state(child)).status is Status.RUNNING
-        await w.host.ask(run_id, RequestCancel(by="b", at=1, intent=CancelIntent.STOP))
+        await w.executor.ask(run_id, RequestCancel(by="b", at=1, intent=CancelIntent.STOP))
         assert (await w.end(run_id)).status is Status.CANCELED
         assert (await w.end(child)).status is Status.CANCELED
 
@@ -220,7 +220,7 @@ async def test_a_question_waits_for_its_answer(autojump_clock: MockClock) -> Non
         run = await w.state(run_id)
         assert (run.status, run.stage) == (Status.RUNNING, "input_required")
         (question,) = run.open_questions
-        await w.host.ask(run_id, Answer(question_id=question, answer=["this"], by="b", at=1))
+        await w.executor.ask(run_id, Answer(question_id=question, answer=["this"], by="b", at=1))
         run = await w.end(run_id)
         assert w.events(run_id, ExportAppended)[0].json == ["this"]
 
@@ -313,9 +313,9 @@ async def test_nobody_waits_for_what_only_waits(
     async with world() as w:
         await w.create(entry_id, **args)
         await trio.sleep(1)
-        w.host.close()
+        w.executor.close()
         began = trio.current_time()
-        await w.host.at_rest(w.host.env.now() + 30_000_000_000)
+        await w.executor.at_rest(w.executor.context.env.now() + 30_000_000_000)
         assert trio.current_time() - began == pytest.approx(max(0, taken - 1), abs=0.2)
 
 
@@ -325,7 +325,7 @@ async def test_a_drain_leaves_runs_for_the_next_host(autojump_clock: MockClock) 
     async with world(store) as w:
         run_id = await w.create("nap", seconds=50)
         await trio.sleep(1)
-        w.host.drain()
+        w.executor.drain()
         await trio.sleep(1)
         run = await w.state(run_id)
         assert (run.status, run.active) == (Status.RUNNING, False)
@@ -354,7 +354,7 @@ async def test_a_run_that_we_break_touches_no_other(
             return RUN.decide(run, command)
 
         kind = replace(RUN_KIND, decider=replace(RUN, decide=broken))
-        monkeypatch.setattr(w.host.runs, "_kind", kind)
+        monkeypatch.setattr(w.executor.runs, "_kind", kind)
         bad = await w.create("steps", n=1)
         with trio.move_on_after(100):
             run = await w.end(bad)
@@ -364,7 +364,7 @@ async def test_a_run_that_we_break_touches_no_other(
         assert "a bug" in caplog.text
         assert (await w.state(bad)).status.is_terminal == (breaks is not Activate)
         assert (await w.end(await w.create("steps", n=2))).status is Status.SUCCEEDED
-        assert w.host.running == 0
+        assert w.executor.running == 0
 
 
 async def test_a_run_that_cannot_be_read_stops_no_start(

@@ -16,10 +16,10 @@ from perdure.actors.run.commands import Deliver, RequestCancel
 from perdure.actors.run.events import ExportAppended, RunCreated
 from perdure.actors.run.status import CancelMode, Status
 from perdure.eventlog import MemoryStore
-from perdure.runtime.execution.run_context import RunContext
 from perdure.runtime.kernel.listing import ListingFile
 from perdure.runtime.kernel.principal import LOCAL, Principal
 from perdure.runtime.plugins.plugin import declared
+from perdure.runtime.plugins.run_context import RunContext
 from perdure.runtime.runs.index import RUN_LISTING, RunFilter
 from perdure.runtime.runs.requests import CancelRun, CreateRun
 from tests.runtime.execution.test_current_run import PLUGINS, Scripted, ran
@@ -56,7 +56,7 @@ async def test_one_bad_ask_does_not_hurt_those_beside_it(
 
         async def ask(command: Any) -> None:
             try:
-                answers.append(await w.host.ask(run_id, command))
+                answers.append(await w.executor.ask(run_id, command))
             except Exception as error:  # noqa: BLE001 - the error is the answer
                 answers.append(error)
 
@@ -111,7 +111,8 @@ async def test_nothing_is_kept_of_what_is_done(autojump_clock: MockClock) -> Non
         for number in range(50):
             ctx.run.log(f"{number}")
             await trio.sleep(1)
-        return len(ctx.run._execution._helpers)
+        port: Any = ctx.run._port
+        return len(port._execution._helpers)
 
     end = await ran(chatty)
     assert end.items[0]["json"] <= 1
@@ -124,7 +125,7 @@ async def test_nothing_is_kept_of_what_is_done(autojump_clock: MockClock) -> Non
         for record in list(store._records):
             if record.name == RunCreated.event_name:
                 await w.end(record.stream.removeprefix("run/"))
-        assert w.host._histories == {}
+        assert w.executor._histories == {}
 
 
 @pytest.mark.parametrize("wait", ["ask", "sleep", "step and ask"])

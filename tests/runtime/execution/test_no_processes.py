@@ -17,7 +17,7 @@ async def test_a_host_without_processes_says_so(autojump_clock: MockClock) -> No
     async with world() as w:
         greeting = await w.create("greet")
         assert (await w.end(greeting)).status is Status.SUCCEEDED
-        w.host.plugins = {"test": replace(declared(Hostile), id="test")}
+        w.executor.use({"test": replace(declared(Hostile), id="test")})
         end = await w.end(await w.create("fine"))
         assert end.error is not None
         assert end.error.code == "PLUGIN_NOT_STARTED"

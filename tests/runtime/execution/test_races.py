@@ -21,7 +21,7 @@ from perdure.eventlog import (
     StoreFailed,
     UnknownEvent,
 )
-from perdure.runtime.execution.run_context import RunContext
+from perdure.runtime.plugins.run_context import RunContext
 from perdure.runtime.runs.part import runs_of
 from tests.actors.test_mailbox import Moody
 from tests.runtime.execution.test_current_run import PLUGINS, Scripted
@@ -32,7 +32,7 @@ from tests.runtime.world import CALLS, World, world
 async def nothing_runs_after_a_while(w: World) -> None:
     """Wait a while; then the host executes nothing."""
     await trio.sleep(100)
-    assert w.host.running == 0
+    assert w.executor.running == 0
 
 
 # Executions that have been replaced, or whose run has ended without them
@@ -43,12 +43,12 @@ async def test_an_execution_given_up_for_lost_says_nothing_more(autojump_clock: 
     async with world() as w:
         run_id = await w.create("guarded")
         await trio.sleep(1)
-        w.host.dispatch(run_id, "test")
+        w.executor.dispatch(run_id, "test")
         await trio.sleep(30)
-        assert w.host.running == 1
+        assert w.executor.running == 1
         assert len(w.events(run_id, Activated)) == 2
         assert len(w.events(run_id, StepRecorded)) == 1
-        await w.host.ask(run_id, RequestCancel(by="b", at=1))
+        await w.executor.ask(run_id, RequestCancel(by="b", at=1))
         await w.end(run_id)
         await nothing_runs_after_a_while(w)
 
@@ -75,13 +75,13 @@ async def test_an_entry_that_is_over_begins_no_step(
         run_id = (await s.start("go"))["run_id"]
         await trio.sleep(1)
         if how == "overtaken":
-            runs_of(s.node).host.dispatch(run_id, "test")
+            runs_of(s.node).executor.dispatch(run_id, "test")
             assert (await s.finished(run_id))["status"] == "succeeded"
             assert len(begun) == 1
             assert begun[0] > 5.9
         else:
-            runs_of(s.node).host.drain()
-            await runs_of(s.node).host.settled()
+            runs_of(s.node).executor.drain()
+            await runs_of(s.node).executor.settled()
             assert len(begun) == (1 if shielded else 0)  # what it shields, it is to end
 
 
@@ -90,10 +90,10 @@ async def test_the_execution_that_took_over_hears_what_happens(autojump_clock: M
     async with world() as w:
         run_id = await w.create("guarded")
         await trio.sleep(1)
-        w.host.dispatch(run_id, "test")
+        w.executor.dispatch(run_id, "test")
         await trio.sleep(30)
         (question,) = (await w.state(run_id)).open_questions
-        await w.host.ask(run_id, Answer(question_id=question, answer="this", by="b", at=1))
+        await w.executor.ask(run_id, Answer(question_id=question, answer="this", by="b", at=1))
         assert (await w.end(run_id)).status is Status.SUCCEEDED
 
 
@@ -102,11 +102,11 @@ async def test_an_activation_that_is_overtaken_does_not_execute(autojump_clock: 
     async with world() as w:
         run_id = await w.create("guarded")
         await trio.sleep(1)
-        w.host.dispatch(run_id, "test")
+        w.executor.dispatch(run_id, "test")
         for _ in range(100):
             await trio.sleep(0.0001)
             if (await w.state(run_id)).epoch == 2:
-                w.host.dispatch(run_id, "test")
+                w.executor.dispatch(run_id, "test")
                 break
         await trio.sleep(100)
         assert len(w.events(run_id, Activated)) == 3
@@ -118,10 +118,10 @@ async def test_an_execution_that_is_over_hears_and_does_nothing(autojump_clock: 
     async with world() as w:
         run_id = await w.create("deaf")
         await trio.sleep(1)
-        execution = w.host._executions[run_id]
-        w.host.dispatch(run_id, "test")
+        execution = w.executor._executions[run_id]
+        w.executor.dispatch(run_id, "test")
         await trio.sleep(1)
-        canceled = await w.host.ask(run_id, RequestCancel(by="b", at=1))
+        canceled = await w.executor.ask(run_id, RequestCancel(by="b", at=1))
         execution.see(canceled.state)
         assert (await w.end(run_id)).status is Status.CANCELED
         assert len(w.events(run_id, RunEnded)) == 1
@@ -134,11 +134,11 @@ async def test_an_execution_stops_when_its_run_has_ended_without_it(
     async with world() as w:
         run_id = await w.create("deaf")
         await trio.sleep(1)
-        await w.host.ask(run_id, RequestCancel(by="b", at=1))
-        await w.host.ask(run_id, Recover(resumes=True, compatible=True, at=1))
+        await w.executor.ask(run_id, RequestCancel(by="b", at=1))
+        await w.executor.ask(run_id, Recover(resumes=True, compatible=True, at=1))
         assert (await w.end(run_id)).status is Status.CANCELED
         await trio.sleep(0.1)
-        assert w.host.running == 0
+        assert w.executor.running == 0
 
 
 # Recovery
@@ -148,7 +148,7 @@ async def test_recovery_takes_up_only_what_was_there_before(autojump_clock: Mock
     """A child that a run starts as soon as it is taken up is not taken up as well."""
     store = MemoryStore()
     async with world(store) as w:
-        w.host.drain()
+        w.executor.drain()
         parent = await w.create("parent")
         for _ in range(30):
             await w.create("nap", seconds=1)
@@ -174,7 +174,7 @@ async def test_a_canceled_parents_children_are_canceled_after_a_crash(
                     (child,) = (await w.state(parent)).children
                     await trio.sleep(1)  # the child's actor leaves; to come back takes its time
                     life.deadline = trio.current_time() + moment * 0.0005
-                    await w.host.ask(parent, RequestCancel(by="b", at=1))
+                    await w.executor.ask(parent, RequestCancel(by="b", at=1))
                     await trio.sleep_forever()
         except* LogClosed:
             pass  # the log was closed under the request
@@ -210,7 +210,7 @@ async def end_after(seconds: float, w: World, run_id: str) -> None:
     """Begin to wait later."""
     await trio.sleep(seconds)
     with trio.fail_after(1000):
-        await w.host.end_of(run_id)
+        await w.executor.end_of(run_id)
 
 
 # Trouble that is not the host's end
@@ -240,12 +240,12 @@ async def test_a_run_that_is_asked_too_much_does_not_bring_the_host_down(
         await trio.sleep(0.5)
         store.error = DiskFull("full")
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(w.host.ask, run_id, RequestCancel(by="b", at=1))
+            nursery.start_soon(w.executor.ask, run_id, RequestCancel(by="b", at=1))
             await trio.testing.wait_all_tasks_blocked()
             for _ in range(MAX_MAIL):
-                nursery.start_soon(w.host.runs.look, stream_of(run_id))
+                nursery.start_soon(w.executor.runs.look, stream_of(run_id))
             await trio.sleep(2)
-            assert w.host.running == 1
+            assert w.executor.running == 1
             store.error = None
         run = await w.end(run_id)
         assert (run.status, run.exports) == (Status.SUCCEEDED, 3)  # it was faster than its cancel
@@ -271,7 +271,7 @@ async def test_an_entry_that_is_not_loaded_may_be_canceled_meanwhile(
     async with world() as w:
         run_id = await w.create("nowhere")
         run = await w.end(run_id)
-        await w.host._not_ready(run_id, run)
+        await w.executor._not_ready(run_id, run)
         assert len(w.events(run_id, RunEnded)) == 1
 
 
@@ -299,8 +299,8 @@ async def test_a_drain_reaches_what_is_just_being_activated(autojump_clock: Mock
         async with world(store) as w:
             run_id = await w.create("nap", seconds=50)
             await trio.sleep(moment * 0.0005)
-            w.host.drain()
+            w.executor.drain()
             with trio.fail_after(5):
-                await w.host.settled()
+                await w.executor.settled()
         async with world(store) as w:
             assert (await w.end(run_id)).status is Status.SUCCEEDED

@@ -15,7 +15,8 @@ from perdure.actors.run.status import Status
 from perdure.actors.run.stream import stream_of
 from perdure.eventlog import MemoryStore, OutcomeUnknown, Record, StoreFailed, open_log
 from perdure.runtime.execution import recovery
-from perdure.runtime.execution.host import Host
+from perdure.runtime.execution.executor import Executor
+from perdure.runtime.execution.host_context import host_context
 from perdure.runtime.execution.recovery import recover
 from perdure.runtime.kernel.live_actors import LiveActors
 from perdure.runtime.plugins.plugin import declared
@@ -50,7 +51,7 @@ async def left_behind(*entries: str, **more: Any) -> list[Record]:
     """Leave runs behind, each called and not ended, in this order."""
     store = MemoryStore()
     async with world(store) as w:
-        w.host.plugins = {"test": replace(declared(Example), limit=None)}
+        w.executor.use({"test": replace(declared(Example), limit=None)})
         for entry_id in entries:
             await w.create(entry_id, **more)
         await trio.sleep(1)
@@ -104,7 +105,7 @@ async def test_nothing_is_kept_of_runs_that_end_at_recovery(autojump_clock: Mock
     going_on = ids(store._records)[1::2]
     async with world(store) as w:
         await trio.sleep(1)
-        assert set(w.host._histories) == set(going_on[LIMIT:])
+        assert set(w.executor._histories) == set(going_on[LIMIT:])
 
 
 async def test_runs_go_on_in_the_order_in_which_they_were_created(
@@ -115,8 +116,8 @@ async def test_runs_go_on_in_the_order_in_which_they_were_created(
     going_on = ids(store._records)[::2]
     async with world(store) as w:
         await trio.sleep(1)
-        assert set(w.host._executions) == set(going_on[:LIMIT])
-        assert list(w.host._waiting["test"]) == going_on[LIMIT:]
+        assert set(w.executor._executions) == set(going_on[:LIMIT])
+        assert list(w.executor._queue._waiting["test"]) == going_on[LIMIT:]
 
 
 async def test_a_child_is_not_called_again_when_its_parent_ends_at_recovery(
@@ -160,8 +161,8 @@ async def test_a_log_that_closes_during_a_recovery_is_told_as_that(
     MemoryStore.commit(store, records)
     with pytest.RaisesGroup(OutcomeUnknown):
         async with open_log(env, store) as log, trio.open_nursery() as nursery:
-            host = Host(env, log, {"test": declared(Example)})
-            await nursery.start(host.run)
+            executor = Executor(host_context(log, {"test": declared(Example)}))
+            await nursery.start(executor.run)
             with pytest.raises(OutcomeUnknown):
-                await recover(host, World(host, store).open_runs)
+                await recover(executor, World(executor, store).open_runs)
             nursery.cancel_scope.cancel()

@@ -1,16 +1,13 @@
-"""``ctx.run`` is the same wherever an entry runs: a plain one only does not await."""
+"""``ctx.run`` is written once; a plain function has the same calls, and only does not await."""
 
 from __future__ import annotations
 
 import inspect
 from typing import Any
 
-import pytest
-
 from perdure.fake import FakeRun
-from perdure.runtime.execution.current_run import CurrentRun
-from perdure.runtime.process.kit import SyncRun
-from perdure.runtime.process.kit_async import AsyncRun
+from perdure.runtime.plugins.current_run import CurrentRun
+from perdure.runtime.plugins.sync_run import SyncRun
 
 
 def calls(cls: type) -> dict[str, Any]:
@@ -22,27 +19,21 @@ def calls(cls: type) -> dict[str, Any]:
     }
 
 
-def shape(call: Any) -> list[tuple[str, Any, Any]]:
-    """The parameters of a call, without what they are annotated with."""
-    parameters = inspect.signature(call).parameters.values()
-    return [(parameter.name, parameter.kind, parameter.default) for parameter in parameters]
+def shape(call: Any) -> list[tuple[str, Any]]:
+    """The parameters of a call after the first, without what they are annotated with."""
+    parameters = list(inspect.signature(call, follow_wrapped=True).parameters.values())
+    return [(parameter.name, parameter.kind, parameter.default) for parameter in parameters[1:]]  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("other", [SyncRun, FakeRun])
-def test_every_run_offers_the_same_calls(other: type) -> None:
-    """By name and by parameters."""
-    inline, elsewhere = calls(CurrentRun), calls(other)
-    assert inline.keys() == elsewhere.keys()
-    differing = {name for name in inline if shape(inline[name]) != shape(elsewhere[name])}
-    assert differing == set()
+def test_a_plain_run_offers_what_an_awaited_one_does() -> None:
+    """Every public name, with the same parameters and a docstring, and none of them is awaited."""
+    awaited, plain = calls(CurrentRun), calls(SyncRun)
+    assert awaited.keys() == plain.keys()
+    assert {name for name in awaited if shape(awaited[name]) != shape(plain[name])} == set()
+    assert not any(map(inspect.iscoroutinefunction, plain.values()))
+    assert all(call.__doc__ == awaited[name].__doc__ for name, call in plain.items())
 
 
-def test_an_async_run_in_a_process_offers_them_awaited() -> None:
-    """What it has of its own is as inline; everything else is that of a plain one."""
-    inline = calls(CurrentRun)
-    for name, call in calls(AsyncRun).items():
-        assert shape(call) == shape(inline[name]), name
-        assert inspect.iscoroutinefunction(call) == inspect.iscoroutinefunction(inline[name]), name
-    assert not inspect.iscoroutinefunction(inline["log"])
-    awaited = {name for name, call in inline.items() if inspect.iscoroutinefunction(call)}
-    assert inline.keys() - awaited <= calls(AsyncRun).keys()
+def test_a_fake_run_is_a_run() -> None:
+    """It replaces no call: only what lies behind the port is another."""
+    assert vars(FakeRun).keys() & calls(CurrentRun).keys() == set()

@@ -8,8 +8,8 @@ from trio.testing import MockClock
 
 from perdure.actors.run.events import ProgressReported, StageChanged, StepRecorded
 from perdure.eventlog import MemoryStore
-from perdure.runtime.execution.run_context import RunContext
 from perdure.runtime.plugins.contract import PluginError, Retry, StepError
+from perdure.runtime.plugins.run_context import RunContext
 from tests.runtime.execution.test_current_run import PLUGINS, Scripted, ran
 from tests.runtime.service import service
 

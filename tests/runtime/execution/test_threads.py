@@ -14,7 +14,7 @@ from perdure.runtime.execution.threads import THREADS
 from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.contract import RunCancelled
 from perdure.runtime.plugins.plugin import declared, entry, plugin
-from perdure.runtime.process.sync_run_context import SyncRunContext
+from perdure.runtime.plugins.run_context import SyncRunContext
 from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import CancelRun
 from tests.runtime.execution.test_current_run import items
@@ -91,7 +91,7 @@ async def test_all_threads_at_once_get_what_they_ask_of_their_runs(call: Body) -
         runs = [(await s.start("go"))["run_id"] for _ in range(2 * THREADS)]
         ends = [await s.finished(run_id) for run_id in runs]
         assert [end["error"] for end in ends] == [None] * len(runs)
-        assert runs_of(s.node).host.threads.borrowed_tokens == 0
+        assert runs_of(s.node).executor.threads.borrowed_tokens == 0
 
 
 async def test_a_step_is_done_in_the_thread_of_its_entry() -> None:
@@ -143,18 +143,18 @@ async def test_a_thread_that_waits_when_its_run_ends_is_woken(wait: Body, how: s
             raise
 
     async with threaded(body) as s:
-        host = runs_of(s.node).host
+        executor = runs_of(s.node).executor
         run_id = (await s.start("go", timeout=0.3 if how == "timeout" else None))["run_id"]
         await until_stage(s, run_id, "waiting" if wait is sleeps else "input_required")
         if how == "force":
             await s.cancel(LOCAL, CancelRun(run_id=run_id, force=True))
         if how == "drain":
-            host.drain()
-            await host.settled()
+            executor.drain()
+            await executor.settled()
         else:
             assert (await s.finished(run_id))["status"] in {"timeout", "canceled"}
         for _ in range(THREADS):
-            await host.threads.acquire_on_behalf_of(object())
+            await executor.threads.acquire_on_behalf_of(object())
         assert [type(error) for error in seen] == [RunCancelled]
 
 
@@ -174,9 +174,9 @@ async def test_a_thread_that_works_when_its_run_ends_holds_its_token_until_it_en
         await until_stage(s, run_id, "waiting")
         await s.cancel(LOCAL, CancelRun(run_id=run_id, force=True))
         assert (await s.finished(run_id))["status"] == "canceled"
-        assert runs_of(s.node).host.threads.borrowed_tokens == 1
+        assert runs_of(s.node).executor.threads.borrowed_tokens == 1
         goes_on.set()
         assert await trio.to_thread.run_sync(ended.wait, 10)
         for _ in range(THREADS):
-            await runs_of(s.node).host.threads.acquire_on_behalf_of(object())
+            await runs_of(s.node).executor.threads.acquire_on_behalf_of(object())
         assert await items(s, run_id) == []

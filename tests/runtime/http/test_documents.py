@@ -42,7 +42,8 @@ ELSEWHERE = {
     "blobs.collect",
     "blobs.read",
     "log.follow",
-}  # the command line, a stream of bytes, SSE
+    "runs.wait",
+}  # the command line, a stream of bytes, SSE, a parameter of runs.get
 
 
 def name(row: Route) -> str:

@@ -8,10 +8,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from perdure.runtime.execution.run_context import RunContext
 from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.plugin import declared, entry, plugin
-from perdure.runtime.process.sync_run_context import SyncRunContext
+from perdure.runtime.plugins.run_context import RunContext, SyncRunContext
 from perdure.runtime.runs.settings import TriggerMode
 from tests.runtime.http.client import Client, client, error_of
 from tests.runtime.service import real_service

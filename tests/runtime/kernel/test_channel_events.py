@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from perdure.actors.run.events import ProgressReported
 from perdure.actors.run.status import Outcome, Status
 from perdure.eventlog import Metadata, cbor
+from perdure.eventlog.filter import EVERYTHING
 from perdure.eventlog.record import Record
 from perdure.runtime.kernel.channels.record_event import RecordEvent, log_record
+from perdure.runtime.kernel.channels.selection import Selection
 from tests.actors.test_run_core import CANCELING, HISTORIES, ended
 from tests.actors.test_run_views import PROGRESS, STAGE, records
 from tests.features import TRIED
@@ -24,8 +26,12 @@ def test_a_lagging_follower_gets_the_last_report_and_every_status() -> None:
     """Reports in between are left out; nothing that changed a status is (R43)."""
     half = ProgressReported(progress=0.5, message=None, at=0)
     history = (*HISTORIES[Status.RUNNING], PROGRESS, STAGE, half, CANCELING, half, PROGRESS)
-    shown = TRIED.channels["runs"].events(records(*history, ended(Outcome.CANCELED)))
-    kept = [one.as_event() for one in shown]
+    channel = TRIED.channels["runs"]
+    selection = Selection(channel, EVERYTHING, None, limit=500)
+    told = selection.portion(
+        records(*history, ended(Outcome.CANCELED)), 500, read=EVERYTHING, show=channel.show
+    )
+    kept = [one.as_event() for one in told.events]
     assert [change["status"] for change in kept] == [
         "queued",
         "running",
@@ -40,7 +46,8 @@ def test_a_lagging_follower_gets_the_last_report_and_every_status() -> None:
 @pytest.mark.parametrize("name", TRIED.channels)
 def test_both_formats_hold_the_same_event(name: str) -> None:
     """JSON and CBOR are two spellings of what is shown, encoded once."""
-    for shown in TRIED.channels[name].events(records(*HISTORIES[Status.RUNNING], PROGRESS, STAGE)):
+    history = records(*HISTORIES[Status.RUNNING], PROGRESS, STAGE)
+    for shown in [event for record in history for event in TRIED.channels[name].show(record)]:
         event = shown.as_event()
         assert cbor.decode_strict(shown.cbor) == event
         assert msgspec.json.decode(shown.json) == event

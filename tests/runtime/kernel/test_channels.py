@@ -32,12 +32,12 @@ async def test_a_follower_sees_a_run_from_its_creation_to_its_end(
 ) -> None:
     """One addition, then changes; a terminal one is never left out (R9, R36, R43)."""
     async with service() as s:
-        following = await s.follow("runs", after=await s.cursor())
+        subscription = await s.follow("runs", after=await s.cursor())
         run_id = (await s.start("polite"))["run_id"]
         await trio.sleep(1)
         await s.cancel(LOCAL, CancelRun(run_id=run_id))
         await s.finished(run_id)
-        seen = await until_ended(following)
+        seen = await until_ended(subscription)
         assert [change["op"] for change in seen] == ["add", "change", "change", "change"]
         assert [change["status"] for change in seen] == [
             "queued",
@@ -58,8 +58,8 @@ async def test_filters_let_only_their_runs_pass(autojump_clock: MockClock) -> No
         await s.finished(other)
 
         async def seen(**where: Any) -> list[tuple[str, str]]:
-            following = await s.follow("runs", after=start, **where)
-            return [(change["run_id"], change["status"]) for change in await events(following)]
+            subscription = await s.follow("runs", after=start, **where)
+            return [(change["run_id"], change["status"]) for change in await events(subscription)]
 
         life = [(mine, "queued"), (mine, "running"), (mine, "succeeded")]
         assert await seen(run_id=mine) == life
@@ -84,15 +84,15 @@ async def test_a_follower_without_a_cursor_begins_with_the_runs_that_have_not_en
             (await s.start("nap", args={"seconds": 50}, task_id="t"))["run_id"] for _ in range(5)
         ]
         await trio.sleep(1)
-        following = await s.follow("runs", limit=2)
-        frames = [await next_frame(following) for _ in range(3)]
+        subscription = await s.follow("runs", limit=2)
+        frames = [await next_frame(subscription) for _ in range(3)]
         listed: list[Any] = [event for frame in frames for event in frame["events"]]
         assert [event["op"] for event in listed] == ["add"] * 5
         assert [event["run_id"] for event in listed] == napping[::-1]
         assert sorted(event["status"] for event in listed) == ["queued"] * 2 + ["running"] * 3
         assert [frame["cursor"] is None for frame in frames] == [True, True, False]
         late = (await s.start("greet"))["run_id"]
-        seen = await until_ended(following)
+        seen = await until_ended(subscription)
         assert {change["run_id"] for change in seen} >= {napping[0]}
         assert late not in {event["run_id"] for event in listed}
 
@@ -117,15 +117,15 @@ async def test_a_follower_that_reconnects_misses_nothing_and_gets_nothing_twice(
         async with service(store) as s:
             await s.start("greet", task_id=f"{life}")
             await s.start("nap", args={"seconds": 30})
-            following = await s.follow("runs", after=cursor)
+            subscription = await s.follow("runs", after=cursor)
             for _ in range(3):
-                frame = await next_frame(following)
+                frame = await next_frame(subscription)
                 seen.extend((event["run_id"], event["status"]) for event in frame["events"])
                 cursor = frame["cursor"]
     async with service(store) as s:
         await trio.sleep(200)
-        following = await s.follow("runs", after=cursor)
-        seen.extend((e["run_id"], e["status"]) for e in await events(following))
+        subscription = await s.follow("runs", after=cursor)
+        seen.extend((e["run_id"], e["status"]) for e in await events(subscription))
         whole = await s.follow("runs", after=begin)
         assert seen == [(e["run_id"], e["status"]) for e in await events(whole)]
         assert len(seen) == len(set(seen)) == 8 * 3
@@ -136,13 +136,13 @@ async def test_progress_is_thinned_for_each_run_and_its_last_value_comes(
 ) -> None:
     """At most one delta in 100 ms for a run, whatever others do (R19, R42, R112, R113)."""
     async with service() as s:
-        following = await s.follow("runs", after=await s.cursor())
+        subscription = await s.follow("runs", after=await s.cursor())
         spamming = [(await s.start("spam", args={"n": 1000}))["run_id"] for _ in range(2)]
         arrivals: dict[str, list[float]] = {run_id: [] for run_id in spamming}
         last: dict[str, float | None] = {}
         ended = 0
         while ended < 2:
-            for change in (await next_frame(following))["events"]:
+            for change in (await next_frame(subscription))["events"]:
                 last[change["run_id"]] = change["progress"]
                 ended += change["status"] == "succeeded"
                 if "message" in change:
@@ -159,10 +159,10 @@ async def test_progress_is_thinned_for_each_run_and_its_last_value_comes(
 async def test_messages_and_stages_are_on_the_channel(autojump_clock: MockClock) -> None:
     """With the progress they belong to; the status stays what it is (R97, R100)."""
     async with service() as s:
-        following = await s.follow("runs", after=await s.cursor())
+        subscription = await s.follow("runs", after=await s.cursor())
         run_id = (await s.start("stages"))["run_id"]
         await s.finished(run_id)
-        seen = await until_ended(following)
+        seen = await until_ended(subscription)
         told = [(c.get("stage"), c.get("message"), c["progress"], c["status"]) for c in seen[2:-1]]
         assert told == [
             ("loading", "the first part", None, "running"),
@@ -177,11 +177,11 @@ async def test_messages_and_stages_are_on_the_channel(autojump_clock: MockClock)
 async def test_an_item_is_kept_before_anybody_hears_of_it(autojump_clock: MockClock) -> None:
     """Whoever is told can read it; only additions ever come (R45, R46, R49, R55)."""
     async with service() as s:
-        following = await s.follow("export", after=await s.cursor())
+        subscription = await s.follow("export", after=await s.cursor())
         run_id = (await s.start("exports"))["run_id"]
         heard: list[Any] = []
         while len(heard) < 4:
-            for item in (await next_frame(following))["events"]:
+            for item in (await next_frame(subscription))["events"]:
                 heard.append(item)
                 assert item in await kept(s, run_id)
         assert heard == await kept(s, run_id)
@@ -231,7 +231,7 @@ async def test_operators_follow_the_records_themselves(autojump_clock: MockClock
         assert records[0]["name"] == "run.created"
         assert records[0]["stream"] == f"run/{run_id}"
         assert records[0]["body"]["entry_id"] == "greet"
-        assert records[0]["metadata"]["trace"] == "tr"
+        assert records[0]["body"]["trace_id"] == "tr"
         assert [r["sealed"] for r in records] == [False] * (len(records) - 1) + [True]
         first = await next_frame(await s.follow("log", limit=2))
         assert first["events"] == records[:2]
@@ -269,8 +269,8 @@ async def test_an_end_is_told_though_a_filter_hides_it(autojump_clock: MockClock
     """Whoever waits for one status of one run is told that it will not come."""
     async with service() as s:
         run_id = (await s.start("greet"))["run_id"]
-        following = await s.follow("runs", run_id=run_id, status=["canceled"])
-        assert (await _last(following))["end"]
+        subscription = await s.follow("runs", run_id=run_id, status=["canceled"])
+        assert (await _last(subscription))["end"]
 
 
 async def test_the_channel_of_one_run_has_its_changes_and_what_it_put_out(
@@ -290,16 +290,16 @@ async def test_each_event_of_a_delivery_has_a_cursor(autojump_clock: MockClock) 
     async with service() as s:
         run_id = (await s.start("greet"))["run_id"]
         await s.finished(run_id)
-        following = await s.follow("runs", run_id=run_id, after=s.node.log.cursor(START))
-        delivery = await following.next_delivery(100)
+        subscription = await s.follow("runs", run_id=run_id, after=s.node.log.cursor(START))
+        delivery = await subscription.next_delivery(100)
         statuses = [one.as_event()["status"] for one in delivery.events]
-        for number, cursor in enumerate(following.cursors(delivery), 1):
+        for number, cursor in enumerate(subscription.cursors(delivery), 1):
             rest = await events(await s.follow("runs", run_id=run_id, after=cursor))
             assert [event["status"] for event in rest] == statuses[number:]
 
 
-async def _last(following: Subscription) -> Frame:
+async def _last(subscription: Subscription) -> Frame:
     while True:
-        frame = await next_frame(following)
+        frame = await next_frame(subscription)
         if frame["end"]:
             return frame

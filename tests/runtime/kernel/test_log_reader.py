@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -9,25 +9,33 @@ import pytest
 import trio
 import trio.lowlevel
 
+from perdure.actors.run.core import FOLD
 from perdure.eventlog import RealEnv, SqliteStore
 from perdure.eventlog.cursor import check_of
 from perdure.eventlog.snapshots import Snapshot, SnapshotFile, SnapshotKey
 from perdure.eventlog.store import Bounds
 from perdure.runtime.features import FEATURES
+from perdure.runtime.kernel.completion import completed
 from perdure.runtime.kernel.data_directory import DataDir
-from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.local_node import open_local_node
-from perdure.runtime.kernel.log_reader import ReadableLog, completed, open_reader
+from perdure.runtime.kernel.log_reader import LogReader, ReadableLog, open_reader
 from perdure.runtime.kernel.node import Node
 from perdure.runtime.kernel.principal import LOCAL, Principal
 from perdure.runtime.plugins.loading import LoadedPlugins, LoadOutcome, PluginSource
 from perdure.runtime.plugins.plugin import declared
 from perdure.runtime.runs.feature import RunsFeature
-from perdure.runtime.runs.stored_runs import StoredRuns
 from tests.runtime.settings import settings_with
 from tests.runtime.world import Example
 
-READS = ("runs.get", "runs.export", "runs.logs", "runs.questions")
+
+def read(
+    reader: LogReader, name: str, args: Mapping[str, Any], principal: Principal = LOCAL
+) -> Any:
+    """Ask an operation that reads, without an event loop."""
+    return completed(reader.operations.call(principal, name, args))
+
+
+READS = ("runs.get", "runs.export", "runs.history", "runs.logs", "runs.questions")
 
 
 @asynccontextmanager
@@ -55,14 +63,14 @@ async def test_beside_a_server_the_answers_are_the_same(tmp_path: Path) -> None:
         run_ids = [await ended(opened, "exports"), await ended(opened, "spam", n=300)]
         with open_reader(DataDir(tmp_path), FEATURES) as reader:
             listed = await opened.operations.call(LOCAL, "runs.list", {})
-            assert reader.call("runs.list", {}) == listed
+            assert read(reader, "runs.list", {}) == listed
             for run_id in run_ids:
                 for name in READS:
                     asked = {"run_id": run_id}
                     answer = await opened.operations.call(LOCAL, name, asked)
-                    assert reader.call(name, asked) == answer
+                    assert read(reader, name, asked) == answer
                     past = asked | {"at": answer["cursor"]}
-                    assert reader.call(name, past) == answer
+                    assert read(reader, name, past) == answer
 
 
 async def test_what_was_read_is_true_at_its_cursor(tmp_path: Path) -> None:
@@ -70,11 +78,11 @@ async def test_what_was_read_is_true_at_its_cursor(tmp_path: Path) -> None:
     async with node(tmp_path) as opened:
         first = await ended(opened, "greet")
         with open_reader(DataDir(tmp_path), FEATURES) as reader:
-            before = reader.call("runs.list", {})
+            before = read(reader, "runs.list", {})
         await ended(opened, "greet")
     with open_reader(DataDir(tmp_path), FEATURES) as reader:
-        assert len(reader.call("runs.list", {})["runs"]) == 2
-        again = reader.call("runs.list", {"at": before["cursor"]})
+        assert len(read(reader, "runs.list", {})["runs"]) == 2
+        again = read(reader, "runs.list", {"at": before["cursor"]})
         assert again == before
         assert [run["run_id"] for run in again["runs"]] == [first]
 
@@ -84,10 +92,10 @@ async def test_log_lines_come_in_pages(tmp_path: Path) -> None:
     async with node(tmp_path) as opened:
         run_id = await ended(opened, "spam", n=200)
     with open_reader(DataDir(tmp_path), FEATURES) as reader:
-        whole = reader.call("runs.logs", {"run_id": run_id})
+        whole = read(reader, "runs.logs", {"run_id": run_id})
         lines, asked = list[Any](), {"run_id": run_id, "limit": 10}
         while True:
-            page = reader.call("runs.logs", asked)
+            page = read(reader, "runs.logs", asked)
             lines += page["lines"]
             if page["next_after"] is None:
                 break
@@ -102,12 +110,12 @@ async def test_a_run_is_found_by_its_beginning_by_whoever_may_see_it(tmp_path: P
     async with node(tmp_path) as opened:
         run_id = await ended(opened, "greet")
     with open_reader(DataDir(tmp_path), FEATURES) as reader:
-        assert reader.service(StoredRuns).run_id(run_id[:6]) == run_id
-        assert reader.service(StoredRuns).run_id("") == run_id
+        for beginning in (run_id[:6], "", run_id):
+            found = read(reader, "runs.find", {"beginning": beginning})
+            assert (found["run_ids"], found["more"]) == ([run_id], False)
         for beginning, principal in (("zz", LOCAL), (run_id[:6], Principal("other", "me"))):
-            with pytest.raises(OperationError) as refused:
-                reader.service(StoredRuns).run_id(beginning, principal)
-            assert refused.value.code == "RUN_NOT_FOUND"
+            found = read(reader, "runs.find", {"beginning": beginning}, principal)
+            assert (found["run_ids"], found["more"]) == ([], False)
 
 
 async def test_snapshots_help_and_never_hurt(tmp_path: Path) -> None:
@@ -116,13 +124,13 @@ async def test_snapshots_help_and_never_hurt(tmp_path: Path) -> None:
         run_id = await ended(opened, "greet")
     data = DataDir(tmp_path)
     with open_reader(data, FEATURES) as reader:
-        answer = reader.call("runs.get", {"run_id": run_id})
+        answer = read(reader, "runs.get", {"run_id": run_id})
         generation, stream = reader.log.store.generation, f"run/{run_id}"
         check = reader.log.store.read_stream(stream, 0, Bounds()).records[0]
     kept = SnapshotFile(data.snapshots)
     kept.save(
         Snapshot(
-            key=SnapshotKey("stream", stream, "run-1", generation),
+            key=SnapshotKey("stream", stream, FOLD, generation),
             number=1,
             check=check_of(check.event_id),
             state=b"nonsense",
@@ -130,10 +138,10 @@ async def test_snapshots_help_and_never_hurt(tmp_path: Path) -> None:
     )
     kept.close()
     with open_reader(data, FEATURES) as reader:
-        assert reader.call("runs.get", {"run_id": run_id}) == answer
+        assert read(reader, "runs.get", {"run_id": run_id}) == answer
     data.snapshots.write_bytes(b"no database")
     with open_reader(data, FEATURES) as reader:
-        assert reader.call("runs.get", {"run_id": run_id}) == answer
+        assert read(reader, "runs.get", {"run_id": run_id}) == answer
     assert data.snapshots.read_bytes() == b"no database"
 
 
@@ -163,13 +171,13 @@ async def test_a_node_takes_up_only_what_it_is_told_to(tmp_path: Path) -> None:
             for _ in range(2)
         ]
     with open_reader(DataDir(tmp_path), FEATURES) as reader:
-        before = reader.call("runs.get", {"run_id": left[1]})
+        before = read(reader, "runs.get", {"run_id": left[1]})
     async with node(tmp_path, only=left[:1]) as opened:
         assert opened.busy == 1
     async with node(tmp_path, only=()) as opened:
         assert opened.busy == 0
     with open_reader(DataDir(tmp_path), FEATURES) as reader:
-        assert reader.call("runs.get", {"run_id": left[1]}) == before
+        assert read(reader, "runs.get", {"run_id": left[1]}) == before
 
 
 def test_nothing_that_reads_can_write(tmp_path: Path) -> None:

@@ -68,7 +68,9 @@ ASKED: dict[str, dict[str, Any]] = {
     "runs.get": {},
     "runs.cancel": {},
     "runs.export": {},
+    "runs.history": {},
     "runs.logs": {},
+    "runs.wait": {},
     "runs.questions": {},
     "runs.retry": {},
     "runs.answer": {"question_id": "q", "answer": 1},
@@ -168,8 +170,8 @@ def test_a_command_fails_and_says_to_upgrade(shell: Shell, command: str) -> None
         async with node(shell.data) as opened:
             asked = {"plugin_id": "test", "entry_id": "nap", "args": {"seconds": 50}}
             run = (await opened.operations.call(LOCAL, "runs.create", asked))["run"]
-            await opened.part(RunsPart).host.at_rest(opened.env.now())
-            await write(opened.part(RunsPart).host.log, run["run_id"])
+            await opened.part(RunsPart).executor.at_rest(opened.env.now())
+            await write(opened.part(RunsPart).executor.context.log, run["run_id"])
             return str(run["run_id"])
 
     run_id = trio.run(begin)
@@ -186,7 +188,9 @@ def test_verification_says_to_upgrade_too(shell: Shell) -> None:
 
     async def begin() -> None:
         async with node(shell.data) as opened:
-            await write(opened.part(RunsPart).host.log, "future", RunCreated.event_name, 99)
+            await write(
+                opened.part(RunsPart).executor.context.log, "future", RunCreated.event_name, 99
+            )
 
     trio.run(begin)
     told = shell.call("log", "verify", "--json")

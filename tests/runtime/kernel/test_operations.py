@@ -48,12 +48,15 @@ def test_the_table_has_every_operation() -> None:
         "runs.cancel_many",
         "runs.create",
         "runs.export",
+        "runs.find",
         "runs.get",
+        "runs.history",
         "runs.list",
         "runs.logs",
         "runs.questions",
         "runs.retry",
         "runs.retry_many",
+        "runs.wait",
     ]
     for row in TRIED.operations.values():
         assert row.summary.endswith(".")
@@ -180,7 +183,7 @@ async def test_plugins_are_listed_with_the_schemas_of_their_entries(
 async def test_what_was_not_loaded_is_told_without_paths(autojump_clock: MockClock) -> None:
     """Callers may be anywhere: where things lie on this machine is not theirs to know."""
     async with service() as s:
-        runs_of(s.node).host.entries.problems = [
+        runs_of(s.node).executor.context.entries.problems = [
             Problem(
                 source="folder /srv/my plugins/mail",
                 message="FileNotFoundError: [Errno 2] No such file: '/etc/mail/key.pem' / x",

@@ -104,8 +104,8 @@ async def reloading(
     reloader = Reloader(files.settings, load_plugins(files.settings), copies)
     plugins = reloader.loaded.plugins
     async with real_service(plugins) if real else service(store, plugins) as s:
-        host = runs_of(s.node).host
-        host.start(partial(reloader.run, host.env, host.load))
+        executor = runs_of(s.node).executor
+        executor.start(partial(reloader.run, executor.context.env, executor.load))
         with trio.fail_after(60 if real else 10_000):
             yield s
 

@@ -136,7 +136,7 @@ async def test_a_folder_that_appears_is_loaded(
     first = Files(tmp_path / "many", "folder")
     first.settings = PluginSettings(demo=False, reload=True, plugins=[str(tmp_path / "many")])
     async with reloading(first, tmp_path) as s:
-        before = runs_of(s.node).host.plugins["test"]
+        before = runs_of(s.node).executor.context.entries.plugins["test"]
         other = tmp_path / "many" / "a-folder"
         shutil.copytree(first.folder, other)
         await trio.sleep(REST)
@@ -146,8 +146,8 @@ async def test_a_folder_that_appears_is_loaded(
         (other / "plugin.toml").write_text(manifest.replace('"test"', '"other"'), "utf-8")
         await trio.sleep(REST)
         assert await problems(s) == []
-        assert sorted(runs_of(s.node).host.plugins) == ["other", "test"]
-        assert runs_of(s.node).host.plugins["test"] is before
+        assert sorted(runs_of(s.node).executor.context.entries.plugins) == ["other", "test"]
+        assert runs_of(s.node).executor.context.entries.plugins["test"] is before
 
 
 async def test_an_id_is_free_when_its_owner_is_gone(
@@ -193,7 +193,7 @@ async def test_the_version_that_is_recorded_is_the_one_that_is_executed(
         run_id = (await s.start("greet"))["run_id"]
         await trio.sleep(0.5)  # its activation is being written
         plugin_folder.write("two", version="2")
-        runs_of(s.node).host.plugins = load_plugins(plugin_folder.settings).plugins
+        runs_of(s.node).executor.use(load_plugins(plugin_folder.settings).plugins)
         assert await result(s, await s.finished(run_id)) == "one one"
         assert versions(s, run_id) == ["1"]
 

@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 from perdure import PluginError, Retry, RunContext, Secret, SyncRunContext, entry, plugin
+from perdure.runtime.plugins.run_messages import Log
 from perdure.runtime.process.messages import PIECE
 
 log = logging.getLogger("somebody.elses")
@@ -159,7 +160,8 @@ def no_message(ctx: SyncRunContext, token: str) -> None:
 
 def another_run(ctx: SyncRunContext, token: str) -> None:
     """Speak of a run that is called like it."""
-    ctx.run._talk.say("log", text="x", run_id=token)
+    port: Any = ctx.run._port
+    port._talk.say(Log(text="x", run_id=token))
     time.sleep(30)
 
 

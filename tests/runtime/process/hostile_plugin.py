@@ -10,8 +10,11 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from perdure import RunCancelled, RunContext, SyncRunContext, entry, plugin
+from perdure.runtime.plugins.run_messages import Sleep, Step
+from perdure.runtime.process.messages import Did
 
 STARTED = time.time_ns()
 
@@ -57,15 +60,19 @@ class Hostile:
         os._exit(status)
 
     @entry
-    def rubbish(self, ctx: SyncRunContext, line: str = "rubbish") -> None:
-        """Say what is no message."""
+    def rubbish(
+        self, ctx: SyncRunContext, line: str = "rubbish", *, stubborn: bool = False
+    ) -> None:
+        """Say what is no message; maybe ignore what is asked then."""
+        if stubborn:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         say(line.encode())
         time.sleep(30)
 
     @entry
     def goes_on(self, ctx: SyncRunContext) -> str:
         """Say what ends the run, and return long after."""
-        ctx.run.result("nobody.1")
+        ctx.run.result(f"{ctx.run.id}.9")
         time.sleep(0.5)
         return "too late"
 
@@ -77,11 +84,12 @@ class Hostile:
         def slow(_: object) -> None:
             heard.wait()
 
-        talk = ctx.run._talk
-        talk.request("sleep", slow, seconds=0)
-        talk.say("step", id=1000, name="large")
+        port: Any = ctx.run._port
+        talk = port._talk
+        talk.request(Sleep(seconds=0), slow)
+        talk.say(Step(id=1000, name="large"))
         time.sleep(0.5)
-        talk.say("did", id=1000, value="x" * 500_000)
+        talk.say(Did(id=1000, value="x" * 500_000))
         time.sleep(0.5)
         threading.Timer(0.2, heard.set).start()
         return "done"

@@ -17,7 +17,13 @@ import pytest
 import trio
 
 from perdure.actors.run import log_lines
-from perdure.actors.run.events import CancelEscalated, CancelRequested, LogBatch, RunEnded
+from perdure.actors.run.events import (
+    CancelEscalated,
+    CancelRequested,
+    Deactivated,
+    LogBatch,
+    RunEnded,
+)
 from perdure.runtime.execution.watchdog import Watchdog
 from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.manifest import read_manifest
@@ -211,6 +217,34 @@ async def test_references_groups_and_silence_are_as_inline() -> None:
         assert (await s.finished(run_id))["status"] == "canceled"
 
 
+async def test_a_stubborn_process_that_breaks_the_rules_gets_one_grace() -> None:
+    """It is killed then, although nobody has canceled its run."""
+    async with hostile(cancel_grace=0.2) as s:
+        with trio.fail_after(10):  # it would go on for 30 seconds
+            error = await error_of(s, "rubbish", stubborn=True)
+        assert error["code"] == "PLUGIN_PROTOCOL_ERROR"
+
+
+async def test_a_drain_gives_a_stubborn_process_one_grace() -> None:
+    """It is killed then, and its run is let go of for the next server."""
+    async with hostile(cancel_grace=0.2) as s:
+        run_id = await start(s, "stubborn")
+        await until_stage(s, run_id, "deaf")
+        runs_of(s.node).executor.drain()
+        await runs_of(s.node).executor.settled()
+        assert await left(f"#{run_id}") == []
+        assert len(s.world.events(run_id, Deactivated)) == 1
+        assert s.world.events(run_id, RunEnded) == []
+
+
+async def test_a_server_that_falls_over_waits_for_no_process() -> None:
+    """However long the grace: what it leaves behind is gone."""
+    async with hostile(cancel_grace=1000.0) as s:
+        run_id = await start(s, "stubborn")
+        await until_stage(s, run_id, "deaf")
+    assert await left(f"#{run_id}") == []
+
+
 async def test_a_timeout_stops_the_process() -> None:
     """It is gone, not only marked (R7)."""
     async with hostile(cancel_grace=0.2) as s:
@@ -219,7 +253,7 @@ async def test_a_timeout_stops_the_process() -> None:
         assert end["error"] is not None
         assert end["error"]["code"] == "TIMEOUT"
         assert lines(s, end["run_id"]) == [("info", "printed")]
-        assert runs_of(s.node).host.running <= 1
+        assert runs_of(s.node).executor.running <= 1
 
 
 async def test_workers_are_warm_but_never_shared() -> None:
@@ -283,7 +317,7 @@ async def test_a_program_that_does_not_exist_fails_its_run(tmp_path: Any) -> Non
 async def test_an_entry_that_blocks_the_loop_is_named(caplog: pytest.LogCaptureFixture) -> None:
     """After a second, once, with its run."""
     async with hostile() as s:
-        runs_of(s.node).host.start(Watchdog(s.node.env).run)
+        runs_of(s.node).executor.start(Watchdog(s.node.env).run)
         with caplog.at_level(logging.WARNING):
             end = await run(s, "blocks")
         assert end["status"] == "succeeded"

@@ -20,7 +20,7 @@ from tests.runtime.service import Service
 
 def pool_of(s: Service) -> Pool:
     """The processes of a node."""
-    pool = runs_of(s.node).host.processes
+    pool = runs_of(s.node).executor.processes
     assert isinstance(pool, Pool)
     return pool
 

@@ -127,7 +127,7 @@ async def test_a_refusal_is_heard_and_the_entry_goes_on() -> None:
         end = await run(s, "caught", size=5_000_000)
         assert await result(s, end) == "QUOTA_EXCEEDED"
         assert [item["type"] for item in await items(s, end["run_id"])] == ["binary", "json"]
-        assert runs_of(s.node).host.blobs.drafted == 0
+        assert runs_of(s.node).executor.context.blobs.drafted == 0
 
 
 async def test_a_recorded_key_costs_nothing() -> None:
@@ -144,7 +144,7 @@ async def test_bytes_that_break_off_are_given_up(entry_id: str) -> None:
         assert end["status"] == "succeeded", (end["error"], lines(s, end["run_id"]))
         assert await result(s, end) == "went on"
         assert [item["type"] for item in await items(s, end["run_id"])] == ["binary_url", "json"]
-        assert runs_of(s.node).host.blobs.drafted == 0
+        assert runs_of(s.node).executor.context.blobs.drafted == 0
         assert await result(s, await run(s, entry_id)) == "went on"  # the process is of use still
 
 
@@ -156,11 +156,11 @@ async def test_a_process_that_dies_in_the_middle_leaves_nothing(tmp_path: Path) 
         assert end["error"]["code"] == "PLUGIN_CRASHED"
         run_id = await start(s, "slow")
         await until_stage(s, run_id, "sending")
-        while not runs_of(s.node).host.blobs.drafted:  # noqa: ASYNC110 - nothing tells of it
+        while not runs_of(s.node).executor.context.blobs.drafted:  # noqa: ASYNC110 - nothing tells of it
             await trio.sleep(0.01)
         await s.cancel(LOCAL, CancelRun(run_id=run_id))
         assert (await s.finished(run_id))["status"] == "canceled"
-        assert runs_of(s.node).host.blobs.drafted == 0
+        assert runs_of(s.node).executor.context.blobs.drafted == 0
         assert await items(s, run_id) == await items(s, end["run_id"]) == []
         assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 

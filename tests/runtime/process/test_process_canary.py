@@ -122,7 +122,7 @@ async def test_what_is_fed_back_to_code_is_refused_and_not_altered(what: str) ->
         assert end["error"] is not None
         assert "reference" in end["error"]["message"]
         assert await items(s, end["run_id"]) == []
-        assert runs_of(s.node).host.blobs.drafted == 0
+        assert runs_of(s.node).executor.context.blobs.drafted == 0
     assert canary.in_log(store) == []
 
 
@@ -148,7 +148,7 @@ async def test_a_secret_is_passed_on_to_a_secret_argument_of_a_child() -> None:
         end = await s.finished(child)
         assert end["status"] in {"succeeded", "canceled"}
         assert end["status"] == "canceled" or await result(s, end) == len(CANARY)
-        await runs_of(s.node).host.settled()
+        await runs_of(s.node).executor.settled()
     assert canary.in_log(store) == []
     assert seals.sealed == {}
 
@@ -257,7 +257,7 @@ async def test_no_file_has_a_secret_in_it(
                     assert canary.in_files(tmp_path, "bird") == []
                     answer = {"run_id": run_id, "question_id": question, "answer": "yes"}
                     told.append(await call("runs.answer", answer))
-                await runs_of(node).host.settled()
+                await runs_of(node).executor.settled()
             for run_id in looking:
                 items_of = await call("runs.export", {"run_id": run_id})
                 assert [item["json"] for item in items_of["items"]] == [[]]

@@ -73,14 +73,14 @@ async def test_a_node_does_it_if_the_settings_say_so(plugin_folder: Files, tmp_p
         demo=False, reload=True, plugins=[str(plugin_folder.folder)], data_dir=data
     )
     async with open_local_node(settings, FEATURES) as node:
-        entry = runs_of(node).host.plugins["test"].entries["work"]
+        entry = runs_of(node).executor.context.entries.plugins["test"].entries["work"]
         assert entry.program is not None
         assert entry.program.code is not None
         copy = Path(entry.program.code)
         assert (copy / "code.py").is_file()
         plugin_folder.write("two", version="2")
         with trio.fail_after(30):
-            while runs_of(node).host.plugins["test"].version == "1":  # noqa: ASYNC110 - nobody tells
+            while runs_of(node).executor.context.entries.plugins["test"].version == "1":  # noqa: ASYNC110 - nobody tells
                 await trio.sleep(0.05)
     assert not copy.exists()
 

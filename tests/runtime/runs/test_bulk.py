@@ -213,7 +213,7 @@ async def test_what_cannot_be_changed_is_named(
     async with service() as s:
         parents = await failed_runs(s, 4)
         asked = await confirmed(s, "runs.retry_many")
-        creation = runs_of(s.node).runs.creation
+        creation = runs_of(s.node).runs._creation
         retry = creation.retry_in_bulk
 
         async def moody(principal: Principal, parent: Any, bulk: str) -> Any:
@@ -244,7 +244,7 @@ async def test_a_run_that_is_broken_holds_no_other_up(
     async with service() as s:
         parents = await failed_runs(s, 2)
         asked = await confirmed(s, "runs.retry_many")
-        creation = runs_of(s.node).runs.creation
+        creation = runs_of(s.node).runs._creation
         retry = creation.retry_in_bulk
 
         async def broken(principal: Principal, parent: Any, bulk: str) -> Any:
@@ -296,7 +296,7 @@ async def test_many_runs_are_canceled(autojump_clock: MockClock, runs: int) -> N
         pages = await all_pages(s, "runs.cancel_many", asked)
         assert len(pages) == runs // 500
         assert len(set(ids_in(pages))) == runs
-        await runs_of(s.node).host.settled()
+        await runs_of(s.node).executor.settled()
         assert (await confirmed(s, "runs.cancel_many", force=True))["count"] == 0
         statuses = await runs_of(s.node).index.statuses()
         requested = [

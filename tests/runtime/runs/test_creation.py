@@ -108,7 +108,7 @@ async def test_one_key_makes_one_run(autojump_clock: MockClock) -> None:
             assert len(s.world.events(run_id, Activated)) == 1  # executed once
         created = [r for r in s.world.store._records if r.name == RunCreated.event_name]
         assert len(created) == 10
-        assert runs_of(s.node).runs.creation._streams._queues == {}
+        assert runs_of(s.node).runs._creation._streams._queues == {}
         again = await s.start("greet", args={"name": "key-3"}, idempotency_key="key-3")
         assert again["run_id"] in ids
         assert (await s.start("greet"))["run_id"] != (await s.start("greet"))["run_id"]

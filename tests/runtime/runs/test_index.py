@@ -26,7 +26,7 @@ async def run_index(w: World, path: Path | str = ":memory:") -> AsyncIterator[Ru
     """Keep an index over the log of a world."""
     with closing(ListingFile(RUN_LISTING, path)) as tables:
         async with trio.open_nursery() as nursery:
-            listing = LiveListing(w.host.log, tables)
+            listing = LiveListing(w.executor.context.log, tables)
             await nursery.start(listing.run)
             yield RunIndex(listing)
             nursery.cancel_scope.cancel()
@@ -60,7 +60,7 @@ async def test_runs_are_listed_newest_first(autojump_clock: MockClock) -> None:
         assert await ids(runs, plugin_id="other") == []
         assert await ids(runs, root_run_id=first) == [first]
         _, mark = await runs.list(RunFilter())
-        assert mark == await w.host.log.head()
+        assert mark == await w.executor.context.log.head()
 
 
 async def test_a_list_is_never_behind_the_question(autojump_clock: MockClock) -> None:
@@ -69,7 +69,7 @@ async def test_a_list_is_never_behind_the_question(autojump_clock: MockClock) ->
         for _ in range(20):
             run_id = await w.create("nap", seconds=1000)
             assert run_id in await ids(runs)
-            await w.host.ask(run_id, RequestCancel(by="b", at=1))
+            await w.executor.ask(run_id, RequestCancel(by="b", at=1))
             assert run_id not in await ids(runs, statuses=["queued", "running"])
 
 
@@ -94,7 +94,7 @@ async def test_a_list_of_the_past_is_as_it_was_then(autojump_clock: MockClock) -
     async with world() as w, run_index(w) as runs:
         first = await w.create("nap", seconds=10)
         await trio.sleep(1)
-        then = await w.host.log.head()
+        then = await w.executor.context.log.head()
         await w.end(first)
         second = await w.create("greet")
         await w.end(second)
@@ -174,7 +174,7 @@ async def test_lists_wait_for_room_on_a_full_disk(
     """Runs go on, the past is listed, nothing is thrown away, and it is said once."""
     with closing(ListingFile(RUN_LISTING, tmp_path / "runs.db")) as tables:
         async with world() as w, trio.open_nursery() as nursery:
-            listing = LiveListing(w.host.log, tables)
+            listing = LiveListing(w.executor.context.log, tables)
             await nursery.start(listing.run)
             runs = RunIndex(listing)
             first = await w.create("greet")

@@ -45,12 +45,12 @@ async def test_an_unknown_run_is_not_found(autojump_clock: MockClock) -> None:
 async def test_a_run_can_be_read_as_it_was(autojump_clock: MockClock) -> None:
     """By cursor and by instant; before it existed it was not there."""
     async with service() as s:
-        before = s.world.host.env.now()
+        before = s.world.executor.context.env.now()
         await trio.sleep(1)
         run = await s.start("nap", args={"seconds": 10})
         await trio.sleep(2)
         during = (await s.get(LOCAL, GetRun(run_id=run["run_id"])))["cursor"]
-        instant = s.world.host.env.now()
+        instant = s.world.executor.context.env.now()
         end = await s.finished(run["run_id"])
         assert end["status"] == "succeeded"
         assert (await s.read(run["run_id"], at=during))["status"] == "running"
@@ -226,7 +226,7 @@ async def test_a_run_that_has_ended_never_changes(autojump_clock: MockClock) -> 
         ]
         for command in commands:
             with pytest.raises(Fenced):
-                await runs_of(s.node).host.ask(run_id, command)
+                await runs_of(s.node).executor.ask(run_id, command)
         await s.cancel(LOCAL, CancelRun(run_id=run_id, force=True))
         await trio.sleep(1000)
         assert await s.read(run_id) == end
@@ -349,7 +349,7 @@ async def test_a_thousand_creates_cancels_and_retries_restart_no_actor(
 ) -> None:
     """With nobody let go each run's actor is started once, however it is asked."""
     async with service(idle=1_000_000) as s:
-        actors = runs_of(s.node).host.runs
+        actors = runs_of(s.node).executor.runs
 
         async def use() -> None:
             run_id = (await s.start("greet"))["run_id"]
@@ -381,7 +381,7 @@ async def test_whoever_waits_is_answered_when_the_host_lets_go(autojump_clock: M
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(wait)
                 await trio.sleep(1)
-                runs_of(s.node).host.drain()
+                runs_of(s.node).executor.drain()
             await wait()  # also whoever asks again after that
     for answer in answers:
         assert answer["run"]["status"] == "running"

@@ -13,8 +13,8 @@ from trio.testing import MockClock
 
 from perdure.runtime.blobs.depot import MemoryDepot
 from perdure.runtime.blobs.store import CHUNK, BlobLimits, BlobStore
-from perdure.runtime.execution.run_context import RunContext
 from perdure.runtime.kernel.principal import LOCAL, Permission, Principal
+from perdure.runtime.plugins.run_context import RunContext
 from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import CancelRun
 from perdure.runtime.runs.uploads import COLLECT_EVERY, MAX_UPLOADS, UPLOAD_LIFE, Uploads

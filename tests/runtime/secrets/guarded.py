@@ -13,9 +13,9 @@ from msgspec import Meta
 from perdure.actors.run.events import RUN_EVENTS, RunCreated
 from perdure.eventlog import MemoryStore
 from perdure.eventlog.store import Bounds
-from perdure.runtime.execution.run_context import RunContext
 from perdure.runtime.plugins.contract import PluginError
 from perdure.runtime.plugins.plugin import declared, entry, plugin
+from perdure.runtime.plugins.run_context import RunContext
 from perdure.runtime.runs.part import runs_of
 from perdure.runtime.secrets.references import SecretSource
 from perdure.runtime.secrets.secret import Secret
@@ -98,4 +98,4 @@ def created(store: MemoryStore) -> list[RunCreated]:
 
 def held(s: Service) -> Any:
     """Let no run begin for a while."""
-    return mock.patch.object(runs_of(s.node).host, "_start_ready", return_value=None)
+    return mock.patch.object(runs_of(s.node).executor, "_start_ready", return_value=None)

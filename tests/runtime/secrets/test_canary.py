@@ -358,11 +358,11 @@ async def test_no_file_has_a_secret_in_it(tmp_path: Path, caplog: pytest.LogCapt
             assert canary.in_files(tmp_path, "bird") == []
             go_on.set()
             for answer in told:
-                ended = await runs_of(node).host.end_of(answer["run"]["run_id"])
+                ended = await runs_of(node).executor.end_of(answer["run"]["run_id"])
                 assert ended.state.status == "succeeded"
             again = RetryRun(run_id=first, secrets={"token": CANARY})
             told.append(await runs_of(node).runs.retry(LOCAL, again))
-            await runs_of(node).host.end_of(told[-1]["run"]["run_id"])
+            await runs_of(node).executor.end_of(told[-1]["run"]["run_id"])
             await trio.sleep(0.1)
     assert list((tmp_path / "sealed").iterdir()) == []
     assert canary.in_files(tmp_path, "bird") == []

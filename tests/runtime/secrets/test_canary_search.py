@@ -17,6 +17,6 @@ def test_the_search_looks_into_files_and_directories(tmp_path: Path) -> None:
         (tmp_path / f"{number}").write_text(f"x{form}x", "utf-8")
     assert len(canary.in_files(tmp_path)) == 4
     with closing(ListingFile(RUN_LISTING)) as tables, tables.writing() as database:
-        row = ("r", 1, 1, CANARY, "p", "e", None, None, "r")
-        database.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+        row = ("r", 1, 1, CANARY, "p", "e", None, None, "r", None)
+        database.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
         assert canary.in_listing(tables)

@@ -15,8 +15,8 @@ from perdure.actors.run.events import LogBatch, RunCreated
 from perdure.actors.run.kind import RUN_KIND
 from perdure.actors.run.views import log_line
 from perdure.eventlog.errors import StoreFailed
-from perdure.runtime.execution.run_context import RunContext
 from perdure.runtime.kernel.principal import LOCAL
+from perdure.runtime.plugins.run_context import RunContext
 from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import GetRun
 from perdure.runtime.secrets.redaction import Redactor
@@ -127,7 +127,7 @@ async def test_what_the_runtime_logs_about_a_run_names_it(
     Scripted.body = staticmethod(body)
     async with service(None, PLUGINS) as s:
         broken = mock.patch(
-            "perdure.runtime.execution.host.Execution", side_effect=ZeroDivisionError
+            "perdure.runtime.execution.executor.Execution", side_effect=ZeroDivisionError
         )
         with broken:
             run = await s.start("go", trace_id="tr1")
@@ -142,8 +142,8 @@ async def test_what_the_runtime_logs_about_a_run_names_it(
             await refused("INTERNAL", lambda: call(LOCAL, "runs.get", request))
         (record,) = [r for r in caplog.records if r.name == "perdure.operations"]
         assert vars(record)["run_id"] == run["run_id"]
-        runs_of(s.node).host.runs._crashed(f"run/{run['run_id']}", StoreFailed("x"))
-        runs_of(s.node).host.runs._crashed("session/1", StoreFailed("x"))
+        runs_of(s.node).executor.runs._crashed(f"run/{run['run_id']}", StoreFailed("x"))
+        runs_of(s.node).executor.runs._crashed("session/1", StoreFailed("x"))
         found = [vars(r).get("run_id") for r in caplog.records if r.name == "perdure.actors"]
         assert found == [run["run_id"], None]
 

@@ -90,8 +90,8 @@ async def finish(node: Node, run_id: str) -> str:
     """Answer a run's question; give the status it ends in."""
     question = await waiting(node, run_id)
     await runs_of(node).runs.answer(LOCAL, AnswerRun(run_id=run_id, question_id=question, answer=1))
-    await runs_of(node).host.end_of(run_id)
-    await runs_of(node).host.secrets.drop(run_id)  # as the host is doing
+    await runs_of(node).executor.end_of(run_id)
+    await runs_of(node).executor.context.secrets.drop(run_id)  # as the host is doing
     return (await runs_of(node).runs.get(LOCAL, GetRun(run_id=run_id)))["run"]["status"]
 
 

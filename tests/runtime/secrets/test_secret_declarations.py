@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from msgspec import Meta
 
-from perdure.runtime.execution.run_context import RunContext
 from perdure.runtime.plugins.manifest import read_manifest
 from perdure.runtime.plugins.plugin import DeclarationError, declared, entry, plugin
+from perdure.runtime.plugins.run_context import RunContext
 from perdure.runtime.secrets.secret import Secret
 from tests.runtime.secrets.guarded import PLUGINS
 

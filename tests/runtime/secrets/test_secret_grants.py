@@ -100,7 +100,7 @@ async def test_a_grant_that_was_taken_back_ends_the_run(autojump_clock: MockCloc
             request = CreateRun(plugin_id="test", entry_id="use", args={"token": REFERENCE})
             run = (await s.create(ACME, request))["run"]
         source._granted.clear()
-        runs_of(s.node).host._start_ready()
+        runs_of(s.node).executor._start_ready()
         await s.world.end(run["run_id"])
         error = (await s.get(ACME, GetRun(run_id=run["run_id"])))["run"]["error"]
         assert error is not None

@@ -15,9 +15,9 @@ from perdure.actors.errors import Fenced
 from perdure.eventlog import MemoryStore
 from perdure.eventlog.errors import Overloaded
 from perdure.eventlog.store import Bounds
-from perdure.runtime.execution.run_context import RunContext
 from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.plugin import declared, entry, plugin
+from perdure.runtime.plugins.run_context import RunContext
 from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import CancelRun, CreateRun, ListRuns, RetryRun
 from perdure.runtime.secrets.references import SecretSource
@@ -123,7 +123,7 @@ async def start_without(s: Service, seals: MemorySeals, args: dict[str, Any]) ->
     with held(s):
         run = await s.start("use", args=args)
     seals.sealed.clear()
-    runs_of(s.node).host._start_ready()
+    runs_of(s.node).executor._start_ready()
     return (await s.finished(run["run_id"]))["error"]
 
 
@@ -137,7 +137,7 @@ async def test_a_run_whose_secret_is_gone_fails_and_says_so(autojump_clock: Mock
         with held(s):
             run = await s.start("use", args={"token": REFERENCE})
         variables.clear()
-        runs_of(s.node).host._start_ready()
+        runs_of(s.node).executor._start_ready()
         error = (await s.finished(run["run_id"]))["error"]
         assert error is not None
         assert (error["code"], error["details"]) == (
@@ -363,7 +363,7 @@ async def test_a_child_that_is_not_started_leaves_nothing(autojump_clock: MockCl
     """Its parent was taken over while it started it."""
     seals = MemorySeals()
     async with service(None, PLUGINS, seals=seals) as s:
-        real = runs_of(s.node).host.runs.ask
+        real = runs_of(s.node).executor.runs.ask
 
         async def fenced(stream: str, command: Any, **more: Any) -> Any:
             if more.get("also"):
@@ -371,7 +371,7 @@ async def test_a_child_that_is_not_started_leaves_nothing(autojump_clock: MockCl
                 raise Fenced(1, 2)
             return await real(stream, command, **more)
 
-        with mock.patch.object(runs_of(s.node).host.runs, "ask", fenced):
+        with mock.patch.object(runs_of(s.node).executor.runs, "ask", fenced):
             await s.start("parent", args={"token": VALUE})
             await trio.sleep(5)
         assert seals.sealed == {}

@@ -77,7 +77,9 @@ async def test_what_cannot_be_written_is_refused_and_all_can_be_read(
             while (await here.http.get("/readyz")).status_code != 200:  # noqa: ASYNC110
                 await trio.sleep(0.05)
             await here.http.post(f"/runs/{asking}/answers", json=answer)
-            assert (await runs_of(here.node).host.end_of(asking)).state.status.value == "succeeded"
+            assert (
+                await runs_of(here.node).executor.end_of(asking)
+            ).state.status.value == "succeeded"
 
 
 async def test_a_server_with_a_full_disk_goes_down(tmp_path: Path, disk: Disk) -> None:

@@ -95,7 +95,7 @@ class MixedLoad:
         run_id = await self.here.create(entry, task_id=f"t{number % 3}")
         if entry == "polite":
             await self.here.http.post(f"/runs/{run_id}/cancel")
-        await runs_of(self.here.node).host.end_of(run_id)
+        await runs_of(self.here.node).executor.end_of(run_id)
         self.records[run_id] = record = await self.here.record(run_id)
         late = await self.here.http.post(f"/runs/{run_id}/cancel", json={"reason": "late"})
         assert late.json() == record

@@ -98,7 +98,7 @@ async def test_a_client_that_hangs_up_ends_nothing_but_its_request(
         await until_followed(here, 0)
         run_id = await here.create("slow_exports", args={"n": 2}, idempotency_key="k")
         with trio.fail_after(20):
-            await runs_of(here.node).host.end_of(run_id)
+            await runs_of(here.node).executor.end_of(run_id)
         assert (await here.record(run_id))["status"] == "succeeded"
 
 

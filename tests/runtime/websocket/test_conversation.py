@@ -23,9 +23,9 @@ from perdure.runtime.websocket.conversation import (
     Follow,
     ImmediateReply,
 )
-from perdure.runtime.websocket.follower import Follower
 from perdure.runtime.websocket.formats import FORMATS
 from perdure.runtime.websocket.frames import BadPeer, FrameLimits, FrameMeter
+from perdure.runtime.websocket.socket_subscription import SocketSubscription
 from tests.features import TRIED
 from tests.fuzz import examples
 from tests.runtime.service import service
@@ -211,7 +211,7 @@ def test_ids_and_limits_are_kept(steps: list[tuple[str, int]]) -> None:
             free = number not in calls | follows and len(follows) < 2
             assert isinstance(got, Follow) == free
             if free:
-                conversation.followers[number] = Mock(Follower)
+                conversation.subscriptions[number] = Mock(SocketSubscription)
                 follows.add(number)
         elif step == "a" and number in calls:
             conversation.answer(number, {"cursor": "c"})

@@ -17,7 +17,7 @@ from perdure.eventlog.filter import Filter
 from perdure.eventlog.record import START, Record
 from perdure.eventlog.tail import TailLimits
 from perdure.runtime.kernel.channels.channel import Channel, Filters, Opening
-from perdure.runtime.kernel.log_reader import completed
+from perdure.runtime.kernel.completion import completed
 from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.runs.part import runs_of
 from perdure.runtime.websocket import SocketLimits
@@ -229,7 +229,7 @@ async def test_what_was_seen_is_the_log(seed: int) -> None:
                 for first in range(0, len(crowd.lines), 3):
                     nursery.start_soon(crowd.come_and_go, crowd.lines[first : first + 3])
                 await _work(s, chance, crowd)
-            await runs_of(s.node).host.settled()
+            await runs_of(s.node).executor.settled()
             for line in crowd.lines:
                 await _finish(crowd, line)
             while server.sockets.connections:  # noqa: ASYNC110 - nobody tells
@@ -238,6 +238,6 @@ async def test_what_was_seen_is_the_log(seed: int) -> None:
         assert len(records) > 100
         for line in crowd.lines:
             line.check(records)
-        assert server.sockets._fanout.followers == 0
+        assert not server.sockets._groups._groups
         await trio.testing.wait_all_tasks_blocked(0.05)
         assert trio.lowlevel.current_statistics().tasks_living <= tasks

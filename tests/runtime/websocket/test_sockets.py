@@ -9,6 +9,8 @@ import trio
 from trio.testing import MockClock
 from trio_websocket import ConnectionClosed
 
+from perdure.runtime.websocket.conversation import ConversationLimits
+from perdure.runtime.websocket.sockets import SocketLimits
 from tests.runtime.service import service
 from tests.runtime.websocket.harness import serving, socket_pair
 
@@ -240,3 +242,38 @@ async def test_followers_are_told_when_the_server_drains(autojump_clock: MockClo
             await client.receive()
         assert closed.value.reason is not None
         assert closed.value.reason.code == 1012
+
+
+async def test_a_limit_holds_for_what_is_live_too(autojump_clock: MockClock) -> None:
+    """No message has more events than were asked for, and none is left out."""
+    async with (
+        service() as s,
+        serving(s) as server,
+        server.connect(streams=socket_pair()) as client,
+    ):
+        await client.send({"id": 1, "follow": {"channel": "log", "limit": 2}})
+        await client.until("live")
+        await s.finished((await s.start("exports"))["run_id"])
+        last = (await s.node.log.head()).position
+        seen: list[int] = []
+        while last not in seen:
+            positions = [event["position"] for event in (await client.receive())["events"]]
+            assert len(positions) <= 2
+            seen += positions
+        assert seen == list(range(1, last + 1))
+
+
+async def test_whoever_waits_for_runs_can_read_meanwhile(autojump_clock: MockClock) -> None:
+    """A wait holds none of the places of reads; it ends with its run, or with the connection."""
+    limits = SocketLimits(conversation=ConversationLimits(reads=2))
+    async with service() as s, serving(s, limits) as server:
+        run_id = (await s.start("nap", args={"seconds": 10}))["run_id"]
+        wait = {"call": "runs.wait", "args": {"run_id": run_id}}
+        async with server.connect() as client:
+            for number in range(10):
+                await client.send({"id": number, **wait})
+            await client.send({"id": "read", "call": "runs.list"})
+            assert (await client.receive())["id"] == "read"
+            await s.finished(run_id)
+            answers = [await client.receive() for _ in range(10)]
+            assert {each["ok"]["run"]["status"] for each in answers} == {"succeeded"}

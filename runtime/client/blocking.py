@@ -1,0 +1,97 @@
+"""A server, asked without an event loop: each call blocks until its answer is there.
+
+It is for operations that read: if the connection is lost before an answer, they are asked again.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING, Any, Final
+
+from perdure.runtime.client.conversation import (
+    Answered,
+    Conversation,
+    NotUnderstood,
+    Refused,
+)
+from perdure.runtime.client.wire import PIECE, ConnectionLost, Wire, found, unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from perdure.runtime.client.address import Address, Whereabouts
+
+PATIENCE: Final = 60.0  # seconds to wait for the next bytes of an answer
+TRIES: Final = 2  # connections that a call is sent on
+
+
+class BlockingRemote:
+    """A server. Its calls never suspend."""
+
+    at_work: Final = True
+
+    def __init__(self, where: Whereabouts) -> None:
+        """Connect only when something is asked."""
+        self._where = where
+        self._connection: _Connection | None = None
+
+    async def call(self, operation: str, args: Mapping[str, Any]) -> Any:  # noqa: ANN401
+        """Ask for an operation that reads."""
+        lost: Exception | None = None
+        for _ in range(TRIES):
+            try:
+                if self._connection is None:
+                    self._connection = _Connection(found(self._where))
+                return self._connection.ask(operation, args)
+            except (OSError, ConnectionLost, NotUnderstood) as error:
+                self.close()
+                lost = error
+        raise unavailable(self._where, lost) from lost
+
+    def close(self) -> None:
+        """Close the connection."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+
+class _Connection:
+    """A blocking socket, and the conversation on it."""
+
+    def __init__(self, address: Address) -> None:
+        self._wire = Wire(address)
+        self._conversation = Conversation()
+        bare = socket.create_connection((address.host, address.port), timeout=PATIENCE)
+        self._socket = bare
+        try:
+            tls = address.tls()
+            if tls is not None:
+                self._socket = tls.wrap_socket(bare, server_hostname=address.host)
+            self._socket.sendall(self._wire.hello())
+            while not self._wire.is_open:
+                self._receive()
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def ask(self, operation: str, args: Mapping[str, Any]) -> Any:  # noqa: ANN401
+        """Send a call, and wait for its answer."""
+        _, message = self._conversation.call(operation, args)
+        self._socket.sendall(self._wire.message(message))
+        while True:
+            for each in self._receive():
+                told = self._conversation.receive(each)
+                if isinstance(told, Answered):
+                    return told.answer
+                if isinstance(told, Refused):
+                    raise told.error
+
+    def _receive(self) -> list[bytes]:
+        messages, reply = self._wire.receive(self._socket.recv(PIECE))
+        if reply:
+            self._socket.sendall(reply)
+        return messages
+
+    def close(self) -> None:
+        """Part from the server."""
+        self._socket.close()

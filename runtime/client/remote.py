@@ -1,0 +1,181 @@
+"""A server, asked from an event loop, over connections that are made again when they are lost.
+
+Follows go on by their cursors. A call whose answer was lost is sent again if it only reads or has
+an idempotency key; whether another one was done is not known, and its caller is told so. When no
+connection can be made for some time, everything that is open ends with UNAVAILABLE.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from perdure.runtime.client.backoff import delays
+from perdure.runtime.client.conversation import NotUnderstood
+from perdure.runtime.client.remote_connection import RemoteConnection
+from perdure.runtime.client.remote_follow import RemoteFollow
+from perdure.runtime.client.wire import ConnectionLost, found, unavailable
+from perdure.runtime.kernel.errors import OperationError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Collection, Mapping
+
+    from perdure.eventlog.env import Env
+    from perdure.runtime.client.address import Whereabouts
+    from perdure.runtime.client.client import Delivery
+
+PATIENCE: Final = 10.0  # seconds in which a server has to be found, or a call to be answered
+_TROUBLE: Final = (
+    OSError,
+    ConnectionLost,
+    NotUnderstood,
+    trio.BrokenResourceError,
+    trio.ClosedResourceError,
+)
+
+
+class Remote:
+    """A server and the current connection to it."""
+
+    at_work: Final = True
+
+    def __init__(
+        self,
+        env: Env,
+        where: Whereabouts,
+        connection: RemoteConnection,
+        reading: Collection[str],
+        patience: float,
+    ) -> None:
+        """Begin with a connection; ``reading`` names the operations that change nothing."""
+        self._env = env
+        self._where = where
+        self._reading = reading
+        self._patience = patience
+        self._connection: RemoteConnection | None = connection
+        self._connected = trio.Event()
+        self._failure: OperationError | None = None
+        self._follows: set[RemoteFollow] = set()
+
+    async def run(self) -> None:
+        """Keep a connection until cancelled, or until no server is found any more."""
+        while self._connection is not None:
+            try:
+                await self._connection.run()
+            except _TROUBLE:
+                self._lose()
+                self._connection = await self._connect_again()
+                self._connected.set()
+
+    async def _connect_again(self) -> RemoteConnection | None:
+        until = self._env.monotonic() + self._patience
+        for delay in delays(self._env.random.uniform):
+            await self._env.sleep(delay)
+            try:
+                connection = await RemoteConnection.open(found(self._where))
+                await self._resume(connection)
+            except _TROUBLE:
+                pass
+            except OperationError as error:
+                if not error.kind.retriable:
+                    self._give_up(error)
+                    break
+            else:
+                return connection
+            if self._env.monotonic() >= until:
+                self._give_up(OperationError("UNAVAILABLE", self._where.lost))
+                break
+        return None
+
+    async def _resume(self, connection: RemoteConnection) -> None:
+        """Go on with all follows on a new connection."""
+        try:
+            for follow in [each for each in self._follows if not each.is_over]:
+                await connection.begin(follow)
+                if follow not in self._follows:  # its user went meanwhile
+                    await connection.stop(follow)
+        except BaseException:
+            await connection.close()
+            raise
+
+    def _lose(self) -> None:
+        self._connection = None
+        self._connected = trio.Event()
+        for follow in self._follows:
+            follow.lose()
+
+    def _give_up(self, error: OperationError) -> None:
+        self._failure = error
+        for follow in self._follows:
+            follow.fail(error)
+
+    async def _current(self) -> RemoteConnection:
+        while self._connection is None:
+            if self._failure is not None:
+                raise self._failure
+            await self._connected.wait()
+        return self._connection
+
+    # What is asked
+
+    async def call(self, operation: str, args: Mapping[str, Any]) -> Any:  # noqa: ANN401
+        """Ask for an operation."""
+        may_repeat = operation in self._reading or args.get("idempotency_key") is not None
+        until = self._env.monotonic() + self._patience
+        while True:
+            connection = await self._current()
+            try:
+                return await connection.call(operation, args)
+            except _TROUBLE as trouble:
+                connection.cut()
+                await connection.lost.wait()
+                if not may_repeat:
+                    raise _unknown(operation) from trouble
+                if self._env.monotonic() >= until:
+                    raise unavailable(self._where, trouble) from trouble
+
+    @asynccontextmanager
+    async def follow(
+        self, channel: str, *, after: str | None = None, limit: int | None = None, **filters: Any
+    ) -> AsyncIterator[AsyncIterator[Delivery]]:
+        """Follow a channel from a cursor on, for the length of a block."""
+        follow = RemoteFollow({"channel": channel, **filters}, after, limit)
+        connection = await self._current()
+        self._follows.add(follow)
+        try:
+            try:
+                await connection.begin(follow)
+            except _TROUBLE:
+                connection.cut()
+            await follow.opened()
+            yield follow
+        finally:
+            self._follows.discard(follow)
+            if self._connection is not None:
+                await self._connection.stop(follow)
+
+
+def _unknown(operation: str) -> OperationError:
+    return OperationError(
+        "UNAVAILABLE",
+        f"the connection was lost before {operation} was answered: whether it was done is not"
+        " known; look, and ask again if it was not (with an idempotency key that is always safe)",
+    )
+
+
+@asynccontextmanager
+async def open_remote(
+    env: Env, where: Whereabouts, reading: Collection[str], *, patience: float = PATIENCE
+) -> AsyncIterator[Remote]:
+    """Ask a server for the length of a block. One that is not there at first is UNAVAILABLE."""
+    try:
+        connection = await RemoteConnection.open(found(where))
+    except _TROUBLE as error:
+        raise unavailable(where, error) from error
+    remote = Remote(env, where, connection, reading, patience)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(remote.run)
+        yield remote
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,125 @@
+"""A client's WebSocket without I/O: bytes in, messages out, and the bytes to send back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import (
+    AcceptConnection,
+    BytesMessage,
+    CloseConnection,
+    Message,
+    Ping,
+    RejectConnection,
+    RejectData,
+    Request,
+)
+from wsproto.utilities import ProtocolError
+
+from perdure.runtime.client.conversation import SUBPROTOCOL, error_of
+from perdure.runtime.kernel.errors import OperationError
+
+if TYPE_CHECKING:
+    from wsproto.events import Event
+
+    from perdure.runtime.client.address import Address, Whereabouts
+
+MOST: Final = 64 << 20  # bytes of a message from the server, and of a refusal
+_SERVER_ERROR: Final = 500  # a proxy before a server that restarts answers so
+PIECE: Final = 64 << 10  # bytes that are read at a time
+
+
+class ConnectionLost(Exception):
+    """Nothing more will come on this connection."""
+
+
+def found(where: Whereabouts) -> Address:
+    """Give the address of a server, or raise ConnectionLost."""
+    address = where.find()
+    if address is None:
+        raise ConnectionLost("it is not there")
+    return address
+
+
+def unavailable(where: Whereabouts, lost: Exception | None) -> OperationError:
+    """Say that a server cannot be asked."""
+    return OperationError("UNAVAILABLE", f"{where.lost} ({lost}); try again soon")
+
+
+class Wire:
+    """One connection: its handshake, then whole messages."""
+
+    def __init__(self, address: Address) -> None:
+        """Nothing is sent before ``hello``."""
+        self._address = address
+        self._socket = WSConnection(ConnectionType.CLIENT)
+        self._refusal = bytearray()
+        self._status = 0
+        self._pieces = bytearray()
+        self._closed: ConnectionLost | None = None
+        self.is_open = False
+
+    def hello(self) -> bytes:
+        """Begin the handshake."""
+        host, target = self._address.authority, self._address.target
+        return self._socket.send(Request(host=host, target=target, subprotocols=[SUBPROTOCOL]))
+
+    def message(self, data: bytes) -> bytes:
+        """Frame a message."""
+        return self._socket.send(BytesMessage(data=data))
+
+    def receive(self, data: bytes | bytearray) -> tuple[list[bytes], bytes]:
+        """Take bytes, none at the end; give the messages that are whole, and what to send back.
+
+        Raise ConnectionLost at the end, after all messages before it were given, and OperationError
+        if the handshake is refused.
+        """
+        messages: list[bytes] = []
+        reply = b""
+        try:
+            self._socket.receive_data(bytes(data) or None)
+            for event in self._socket.events():
+                if isinstance(event, Ping):
+                    reply += self._socket.send(event.response())
+                else:
+                    self._take(event, messages)
+        except ProtocolError as error:
+            self._closed = self._closed or ConnectionLost(f"this is no WebSocket: {error}")
+        if self._closed is not None and not messages:
+            raise self._closed
+        return messages, reply
+
+    def _take(self, event: Event, messages: list[bytes]) -> None:
+        match event:
+            case AcceptConnection():
+                self.is_open = True
+            case Message(data=data, message_finished=is_whole):
+                self._pieces += data if isinstance(data, bytes | bytearray) else data.encode()
+                if len(self._pieces) > MOST:
+                    raise ConnectionLost(f"a message has more than {MOST} bytes")
+                if is_whole:
+                    messages.append(bytes(self._pieces))
+                    self._pieces.clear()
+            case RejectConnection(status_code=status, has_body=has_body):
+                self._status = status
+                if not has_body:
+                    raise self._refused()
+            case RejectData(data=data, body_finished=is_whole):
+                self._refusal += data
+                if is_whole or len(self._refusal) > MOST:
+                    raise self._refused()
+            case CloseConnection(code=code, reason=reason):
+                told = f"the server closed the connection: {code} {reason or ''}"
+                self._closed = self._closed or ConnectionLost(told.rstrip())
+            case _:
+                pass  # a Pong
+
+    def _refused(self) -> OperationError:
+        try:
+            return error_of(msgspec.json.decode(self._refusal)["error"])
+        except (msgspec.DecodeError, KeyError, TypeError):
+            code = "NOT_FOUND" if self._status < _SERVER_ERROR else "UNAVAILABLE"
+            message = f"there is no Perdure at {self._address.url} (HTTP {self._status})"
+            return OperationError(code, message)

@@ -1,0 +1,92 @@
+"""A selection: what a follower asked for, and the one place that says what it gets of some records.
+
+Two shells ask it. A ``Subscription`` that is behind pulls records from its place on; ``Groups``
+push what was just committed to all who are live. Both give it records in order and do as it says,
+so a follower sees the same however its records came, and in whatever pieces. Without I/O.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from perdure.eventlog.filter import Filter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Sequence
+
+    from perdure.eventlog.record import Record
+    from perdure.runtime.kernel.channels.channel import Channel
+    from perdure.runtime.kernel.channels.event import ChannelEvent
+
+
+class Portion(NamedTuple):
+    """What the first of some records give: the cursor stands after the last one that was taken."""
+
+    events: list[ChannelEvent]
+    taken: int  # records, whether they pass or not
+    end: bool  # nothing will follow
+
+
+class Selection:
+    """What passes of a channel, with whose end it ends, and how many events come at once.
+
+    Followers with the same ``key`` get the same events. Records are read by the filter ``read``:
+    if the end of a stream is the end, that is all of it, so that the end is seen.
+    """
+
+    __slots__ = ("channel", "ends_with", "key", "limit", "read", "where")
+
+    key: Hashable
+
+    def __init__(
+        self, channel: Channel, where: Filter, ends_with: str | None, *, limit: int
+    ) -> None:
+        """Let pass what ``where`` lets pass of the channel's own events."""
+        self.channel = channel
+        self.where = where & Filter(names=channel.names)
+        self.ends_with = ends_with
+        self.limit = limit
+        self.key = (channel.name, self.where.key, ends_with, limit)
+        self.read = self.where
+        if ends_with is not None:
+            self.read = Filter(streams=where.streams, scopes=where.scopes)
+
+    def portion(
+        self,
+        records: Sequence[Record],
+        limit: int,
+        *,
+        read: Filter,
+        show: Callable[[Record], Sequence[ChannelEvent]],
+    ) -> Portion:
+        """Give ``limit`` events of records that were read by a filter.
+
+        The events of a record stay together, so there may be more by the rest of the last one.
+        """
+        passes = None if read is self.where else self.where.matches
+        events: list[ChannelEvent] = []
+        taken = len(records)
+        for number, record in enumerate(records):
+            if passes is None or passes(record):
+                shown = show(record)
+                if shown and len(events) >= limit:
+                    taken = number
+                    break
+                events += shown
+        return Portion(self._thinned(events), taken, self._ends_in(records, taken))
+
+    def _thinned(self, events: list[ChannelEvent]) -> list[ChannelEvent]:
+        """Keep the last report of each kind on each actor, and every event that is no report.
+
+        A follower that lags behind is told where a run is, not each step of how it got there.
+        """
+        if self.channel.names is None or not any(event.report is not None for event in events):
+            return events  # the records themselves are no reports
+        last = {event.report: event for event in events}
+        return [event for event in events if event.report is None or last[event.report] is event]
+
+    def _ends_in(self, records: Sequence[Record], taken: int) -> bool:
+        """Tell whether the stream with which the follow ends is sealed by one that was taken."""
+        if self.ends_with is None:
+            return False
+        return any(record.seal and record.stream == self.ends_with for record in records[:taken])

@@ -1,0 +1,74 @@
+"""A server asked without an event loop, in the clear and over TLS."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.runtime.client import blocking
+from perdure.runtime.client.address import Address, Announced, Named
+from perdure.runtime.client.blocking import BlockingRemote
+from perdure.runtime.kernel.completion import completed
+from perdure.runtime.kernel.data_directory import DataDir
+from perdure.runtime.kernel.errors import OperationError
+from tests.runtime.server.certificate import write_certificate
+from tests.runtime.server.process import server
+
+
+def test_a_server_is_asked_over_tls_by_the_certificate_that_it_announces(tmp_path: Path) -> None:
+    """The certificate that it was started with is trusted; to others it is a stranger."""
+    certificate, key = write_certificate(tmp_path)
+    options = ("--tls-certificate", str(certificate), "--tls-key", str(key))
+    with server(tmp_path / "data", *options) as process:
+        with closing(BlockingRemote(Announced(DataDir(tmp_path / "data")))) as remote:
+            assert completed(remote.call("runs.list", {}))["runs"] == []
+            with pytest.raises(OperationError) as refused:
+                completed(remote.call("runs.get", {"run_id": "none"}))
+            assert refused.value.code == "RUN_NOT_FOUND"
+            assert completed(remote.call("runs.list", {}))["runs"] == [], "it can be asked on"
+        with (
+            closing(BlockingRemote(Named(Address.of(process.url)))) as stranger,
+            pytest.raises(OperationError, match="certificate"),
+        ):
+            completed(stranger.call("runs.list", {}))
+
+
+@pytest.mark.parametrize("cut_at", [1, 2])
+def test_a_reading_call_whose_answer_was_lost_is_asked_again(
+    tmp_path: Path, cut_at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the handshake, or before the answer is whole: the caller does not notice."""
+    receive, times = blocking._Connection._receive, 0
+
+    def cut(connection: Any) -> list[bytes]:
+        nonlocal times
+        times += 1
+        if times == cut_at:
+            connection._socket.shutdown(socket.SHUT_RDWR)
+        return receive(connection)
+
+    monkeypatch.setattr(blocking._Connection, "_receive", cut)
+    with (
+        server(tmp_path / "data") as process,
+        closing(BlockingRemote(Named(Address.of(process.url)))) as remote,
+    ):
+        assert completed(remote.call("runs.list", {}))["runs"] == []
+    assert times > cut_at
+
+
+def test_a_server_that_only_listens_is_not_waited_for_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After the patience of each try it is told."""
+    monkeypatch.setattr("perdure.runtime.client.blocking.PATIENCE", 0.05)
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with (
+            closing(BlockingRemote(Named(Address.of(url)))) as remote,
+            pytest.raises(OperationError, match="does not answer"),
+        ):
+            completed(remote.call("runs.list", {}))

@@ -1,0 +1,72 @@
+"""A client's WebSocket as bytes, against the library's server half."""
+
+from __future__ import annotations
+
+import pytest
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Ping
+
+from perdure.runtime.client.address import Address
+from perdure.runtime.client.wire import ConnectionLost, Wire
+from perdure.runtime.kernel.errors import OperationError
+
+
+def open_pair() -> tuple[Wire, WSConnection]:
+    """A wire after its handshake, and the server's half."""
+    wire, server = Wire(Address.of("http://localhost")), WSConnection(ConnectionType.SERVER)
+    server.receive_data(wire.hello())
+    list(server.events())
+    assert wire.receive(server.send(AcceptConnection(subprotocol="perdure.v1+cbor"))) == ([], b"")
+    assert wire.is_open
+    return wire, server
+
+
+def test_messages_before_a_close_are_given_first() -> None:
+    """An answer that came in the same bytes as the end is not lost."""
+    wire, server = open_pair()
+    data = server.send(BytesMessage(data=b"answer")) + server.send(CloseConnection(code=1012))
+    assert wire.receive(data)[0] == [b"answer"]
+    with pytest.raises(ConnectionLost, match="1012"):
+        wire.receive(b"")
+
+
+def test_pieces_make_one_message_and_pings_are_answered() -> None:
+    """However the bytes are cut."""
+    wire, server = open_pair()
+    data = server.send(BytesMessage(data=b"an", message_finished=False))
+    data += server.send(Ping()) + server.send(BytesMessage(data=b"swer"))
+    messages, replies = list[bytes](), b""
+    for byte in data:
+        more, reply = wire.receive(bytes([byte]))
+        messages += more
+        replies += reply
+    assert messages == [b"answer"]
+    assert replies
+
+
+@pytest.mark.parametrize("data", [b"", b"no HTTP at all\r\n\r\n"])
+def test_an_end_or_nonsense_in_the_handshake_is_a_lost_connection(data: bytes) -> None:
+    """It may be tried again."""
+    wire = Wire(Address.of("http://localhost"))
+    wire.hello()
+    with pytest.raises(ConnectionLost):
+        wire.receive(data)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "code"),
+    [
+        (404, b"<html>", "NOT_FOUND"),
+        (502, b"<html>", "UNAVAILABLE"),
+        (503, b'{"error":{"code":"UNAVAILABLE","message":"m","details":null}}', "UNAVAILABLE"),
+        (421, b'{"error":{"code":"HOST_REFUSED","message":"m","details":null}}', "HOST_REFUSED"),
+    ],
+)
+def test_a_refused_handshake_is_an_error_of_the_table(status: int, body: bytes, code: str) -> None:
+    """As the server says it; what is no Perdure is told apart from one that restarts."""
+    wire = Wire(Address.of("http://localhost"))
+    wire.hello()
+    head = b"HTTP/1.1 %d No\r\ncontent-length: %d\r\n\r\n" % (status, len(body))
+    with pytest.raises(OperationError) as refused:
+        wire.receive(head + body)
+    assert refused.value.code == code
