@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from perdure.eventlog.units import NANOSECONDS
 from perdure.runtime.kernel.terminal.command import Command, common
 from perdure.runtime.kernel.terminal.invocation import ExitCode, Invocation, pass_invocation
 from perdure.runtime.kernel.terminal.text import Cell, Column, instant, size, table
@@ -161,6 +160,7 @@ def _fsyncs(place: Path) -> Iterator[float]:
     import tempfile
 
     from perdure.eventlog import clock
+    from perdure.eventlog.units import NANOSECONDS
 
     with tempfile.NamedTemporaryFile(dir=place, prefix=".perdure-doctor-") as file:
         for _ in range(FSYNCS):
@@ -173,6 +173,7 @@ def _fsyncs(place: Path) -> Iterator[float]:
 
 def _clock(data: DataDir) -> Iterator[Check]:
     from perdure.eventlog import clock
+    from perdure.eventlog.units import NANOSECONDS
 
     now = clock.wall() / NANOSECONDS
     told = instant(now)
@@ -190,6 +191,7 @@ def _newest(data: DataDir) -> float:
     """Return the time of the newest record in epoch seconds."""
     from perdure.eventlog.errors import EventLogError
     from perdure.eventlog.sqlite import SqliteStore
+    from perdure.eventlog.units import NANOSECONDS
 
     with suppress(EventLogError, OSError):
         store = SqliteStore.open_reader(data.log)
