@@ -27,6 +27,7 @@ from perdure.runtime.secrets.redaction import REDACTED
 from perdure.runtime.secrets.references import SecretSource
 from perdure.runtime.secrets.sealed_files import MemorySeals
 from perdure.runtime.secrets.secrets import open_secrets
+from tests.programs import require
 from tests.runtime.execution.test_current_run import items
 from tests.runtime.process.caged_plugin import FAILURES, Caged, refused_calls
 from tests.runtime.process.test_processes import NEEDS, lines, result, run, start, until_stage
@@ -194,8 +195,7 @@ async def test_a_program_of_any_kind_gets_its_secrets_on_the_wire(
             });
         """,
     }
-    if not all(Path(folder, need).exists() for need in NEEDS[language] for folder in ["/usr/bin"]):
-        pytest.skip(f"needs {NEEDS[language]}")
+    require(*NEEDS[language])
     (tmp_path / "script").write_text(scripts[language])
     (tmp_path / "plugin.toml").write_text(
         f'id = "caged"\nversion = "1"\n[entries.go]\n'
