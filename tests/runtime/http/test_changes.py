@@ -78,6 +78,9 @@ async def test_what_has_ended_is_run_again(autojump_clock: MockClock) -> None:
         items = (await asking.get(f"/runs/{again['run_id']}/export")).json()["items"]
         assert [item["json"] for item in items] == ["hello me"]
         assert await asking.record(first) == before
+        third = (await asking.post(f"/runs/{again['run_id']}/retry")).json()
+        assert third["parent_run_id"] == again["run_id"]
+        assert (third["root_run_id"], third["attempt"]) == (first, 3)
 
 
 async def test_what_has_not_ended_is_not_run_again(autojump_clock: MockClock) -> None:

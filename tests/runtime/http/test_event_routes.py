@@ -287,9 +287,16 @@ async def test_a_slow_reader_is_given_the_last_progress_and_every_status(
             run_id = (await s.start("stages"))["run_id"]
             await s.finished(run_id)
             slow.paused = False
-            seen = told(await slow.until("run", 4))
-        statuses = [event["status"] for event in seen]
-        assert (statuses[0], statuses[-1]) == ("queued", "succeeded")
+            await slow.until("run", 4)
+            await trio.sleep(1)
+        seen = told(slow.events)
+        assert [(event["status"], event["progress"]) for event in seen] == [
+            ("queued", None),
+            ("running", None),
+            ("running", None),
+            ("running", 0.4),
+            ("succeeded", 0.4),
+        ]
 
 
 async def test_when_the_server_goes_followers_are_told(autojump_clock: MockClock) -> None:

@@ -325,6 +325,9 @@ async def test_a_retry_is_a_new_run_of_the_same_root(autojump_clock: MockClock) 
         await s.finished(second["run_id"])
         third = (await s.retry(LOCAL, RetryRun(run_id=first["run_id"])))["run"]
         assert (third["attempt"], third["parent_run_id"]) == (3, first["run_id"])
+        of_a_retry = (await s.retry(LOCAL, RetryRun(run_id=second["run_id"])))["run"]
+        assert (of_a_retry["root_run_id"], of_a_retry["attempt"]) == (first["run_id"], 4)
+        assert of_a_retry["parent_run_id"] == second["run_id"]
         assert await s.read(first["run_id"]) == ended
 
 
