@@ -12,6 +12,7 @@ from starlette.applications import Starlette
 from trio.testing import MockClock
 
 from perdure.eventlog import MemoryStore
+from perdure.eventlog.cursor import format_cursor
 from perdure.eventlog.follow import HEARTBEAT
 from perdure.runtime.http.app import create_app
 from perdure.runtime.http.event_routes import event_routes
@@ -198,8 +199,10 @@ async def test_a_bad_cursor_is_refused_before_the_stream_begins(
     autojump_clock: MockClock, given: str
 ) -> None:
     """As JSON with INVALID_CURSOR: nothing begins anew in silence (R86)."""
-    async with served() as (_, app), Client(Service.__new__(Service), app).http as http:
-        for bad in ("nonsense", "x" * 28, "é"):
+    async with served() as (s, app), Client(s, app).http as http:
+        await s.finished((await s.start("greet"))["run_id"])
+        restored = format_cursor("f" * 16, await s.node.log.head())  # right in another generation
+        for bad in ("nonsense", "x" * 28, "é", restored):
             for path in ("/events/runs", "/events/log"):
                 response = await http.get(
                     path,

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, cast
+
 import msgspec
 import trio
 from trio.testing import MockClock
 
+from perdure.eventlog.env import FaultPoint
+from perdure.eventlog.errors import DiskFull
 from perdure.runtime.execution.run_context import RunContext
 from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.runs.requests import CancelRun
@@ -14,6 +18,9 @@ from tests.runtime.http.client import Client
 from tests.runtime.http.sse import following
 from tests.runtime.http.test_event_routes import served, told
 from tests.runtime.service import TWO_PLUGINS
+
+if TYPE_CHECKING:
+    from perdure.eventlog.simulation import SimEnv
 
 
 async def test_only_runs_that_enter_a_status_pass_its_filter(autojump_clock: MockClock) -> None:
@@ -105,6 +112,27 @@ async def test_reports_come_at_most_once_in_a_window(autojump_clock: MockClock) 
         times = [event["updated_at"] for event in reports]
         assert 8 <= len(times) <= (times[-1] - times[0]) / 0.1 + 2  # the last comes with the end
         assert reports[-1]["message"] == "999"
+
+
+async def test_nobody_hears_of_an_item_that_is_not_kept(autojump_clock: MockClock) -> None:
+    """While the disk takes nothing nothing is told; when it does, what is told is there (R49)."""
+
+    def full() -> None:
+        raise DiskFull("the disk is full")
+
+    async with served() as (s, app), Client(s, app).http as http:
+        run_id = (await s.start("slow_exports", args={"n": 3}))["run_id"]
+        async with following(app, f"/events/export?run_id={run_id}") as stream:
+            await stream.until("export", 1)
+            planted = cast("SimEnv", s.node.env).faults.planted
+            planted[FaultPoint.WRITER_COMMIT] = full
+            await trio.sleep(30)
+            assert [item["text"] for item in told(stream.events)] == ["item 0"]
+            del planted[FaultPoint.WRITER_COMMIT]
+            for count in (2, 3):
+                heard = told(await stream.until("export", count))
+                kept = (await http.get(f"/runs/{run_id}/export")).json()["items"]
+                assert heard == kept[: len(heard)]
 
 
 async def test_exports_are_filtered_by_run_and_only_added(autojump_clock: MockClock) -> None:

@@ -35,6 +35,26 @@ async def test_a_run_is_created_and_can_be_read_at_once(autojump_clock: MockCloc
         assert (await asking.ended(body["run_id"]))["status"] == "succeeded"
 
 
+async def test_a_run_waits_begins_and_says_when(autojump_clock: MockClock) -> None:
+    """R2: it is queued and can be read before its entry starts.
+
+    R3: when it does, it is running, started_at is set and updated_at has advanced.
+    """
+    async with client(runs=1) as asking:
+        await asking.started("slow_exports", args={"n": 5})
+        run_id = await asking.started("slow_exports", args={"n": 5})
+        await trio.sleep(1)
+        queued = await asking.record(run_id)
+        assert (queued["status"], queued["started_at"]) == ("queued", None)
+        assert queued["updated_at"] >= queued["created_at"]
+        await trio.sleep(7)
+        running = await asking.record(run_id)
+        assert running["status"] == "running"
+        assert running["updated_at"] >= running["started_at"] > queued["updated_at"] + 1
+        ended = await asking.ended(run_id)
+        assert ended["updated_at"] >= ended["finished_at"] > running["updated_at"] + 1
+
+
 async def test_the_record_has_all_of_its_fields(autojump_clock: MockClock) -> None:
     """R71: GET /runs/{id} is the authoritative record, with all fields and its cursor."""
     async with client() as asking:
