@@ -21,7 +21,7 @@ from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.kernel.settings import Settings
 from perdure.runtime.runs.requests import CancelRun
 from tests.runtime.http.client import Client, error_of
-from tests.runtime.http.sse import Event, following
+from tests.runtime.http.sse import PATIENCE, Event, following
 from tests.runtime.service import Service, service
 
 Served = tuple[Service, Starlette]
@@ -204,11 +204,12 @@ async def test_a_bad_cursor_is_refused_before_the_stream_begins(
         restored = format_cursor("f" * 16, await s.node.log.head())  # right in another generation
         for bad in ("nonsense", "x" * 28, "é", restored):
             for path in ("/events/runs", "/events/log"):
-                response = await http.get(
-                    path,
-                    params={"after": bad} if given == "query" else {},
-                    headers={b"last-event-id": bad.encode()} if given == "header" else {},
-                )
+                with trio.fail_after(PATIENCE):  # a stream that begins has no end
+                    response = await http.get(
+                        path,
+                        params={"after": bad} if given == "query" else {},
+                        headers={b"last-event-id": bad.encode()} if given == "header" else {},
+                    )
                 assert error_of(response, 400)["code"] == "INVALID_CURSOR"
 
 

@@ -8,6 +8,7 @@ import msgspec
 import trio
 from trio.testing import MockClock
 
+from perdure.actors.run.events import ExportAppended
 from perdure.eventlog.env import FaultPoint
 from perdure.eventlog.errors import DiskFull
 from perdure.runtime.execution.run_context import RunContext
@@ -122,17 +123,25 @@ async def test_nobody_hears_of_an_item_that_is_not_kept(autojump_clock: MockCloc
 
     async with served() as (s, app), Client(s, app).http as http:
         run_id = (await s.start("slow_exports", args={"n": 3}))["run_id"]
+        planted = cast("SimEnv", s.node.env).faults.planted
+
+        async def all_heard_are_kept(count: int) -> None:
+            heard = [event.data for event in stream.events if event.kind == "export"]
+            assert count <= len(heard) <= len(s.world.events(run_id, ExportAppended))
+            kept = (await http.get(f"/runs/{run_id}/export")).json()["items"]
+            assert heard == kept[: len(heard)]
+
         async with following(app, f"/events/export?run_id={run_id}") as stream:
             await stream.until("export", 1)
-            planted = cast("SimEnv", s.node.env).faults.planted
+            await all_heard_are_kept(1)
             planted[FaultPoint.WRITER_COMMIT] = full
             await trio.sleep(30)
             assert [item["text"] for item in told(stream.events)] == ["item 0"]
+            await all_heard_are_kept(1)
             del planted[FaultPoint.WRITER_COMMIT]
             for count in (2, 3):
-                heard = told(await stream.until("export", count))
-                kept = (await http.get(f"/runs/{run_id}/export")).json()["items"]
-                assert heard == kept[: len(heard)]
+                await stream.until("export", count)
+                await all_heard_are_kept(count)
 
 
 async def test_exports_are_filtered_by_run_and_only_added(autojump_clock: MockClock) -> None:
