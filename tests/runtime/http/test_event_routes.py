@@ -79,7 +79,7 @@ async def test_without_a_cursor_the_runs_that_have_not_ended_come_first(
 
 
 async def test_exports_are_events(autojump_clock: MockClock) -> None:
-    """From the log's beginning, unless a cursor is given."""
+    """From the log's beginning, unless a cursor is given; no item needs to have been seen (R31)."""
     async with served() as (s, app):
         run_id = (await s.start("exports"))["run_id"]
         await s.finished(run_id)
