@@ -42,9 +42,9 @@ def suite(tmp_path: Path) -> Path:
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = soak\n")
     (tmp_path / "test_sample.py").write_text(
         "import os, pytest\n"
-        "def test_good(record_property):\n"
-        f"    record_property('{ITEMS}', 'R2 R10')\n"
-        f"    record_property('{FIGURES}', '5 ms')\n"
+        "def test_good(request):\n"
+        f"    request.node.user_properties.append(('{ITEMS}', 'R2 R10'))\n"
+        f"    request.node.user_properties.append(('{FIGURES}', '5 ms'))\n"
         "def test_told(): assert os.environ['SOAKED'] == 'yes'\n"
         "@pytest.mark.skip\ndef test_skipped(): pass\n"
         "def test_bad(): assert False\n"
