@@ -223,5 +223,7 @@ def classified(error: sqlite3.Error, path: Path) -> EventLogError:
             return StoreBusy("another process holds the database's lock")
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
             return StoreDamaged(str(path), str(error))
+        case 0 if isinstance(error, sqlite3.OperationalError):  # a text that is no text
+            return StoreDamaged(str(path), str(error))
         case _:
             return StoreFailed(f"{type(error).__name__}: {error}")

@@ -83,9 +83,14 @@ async def drop_old_seals(host: Host) -> None:
     """Forget secrets of runs that have ended, or that never came into being."""
     sealed = await host.secrets.run_ids()
 
+    def is_over(run_id: str) -> bool:
+        with suppress(UnreadableRecord):
+            state = host.log.store.stream_state(stream_of(run_id))
+            return state.sealed or not state.version
+        return False
+
     def over() -> list[str]:
-        states = {run_id: host.log.store.stream_state(stream_of(run_id)) for run_id in sealed}
-        return [run_id for run_id, state in states.items() if state.sealed or not state.version]
+        return [run_id for run_id in sealed if is_over(run_id)]
 
     if sealed:
         for run_id in await host.log.in_thread(over):
@@ -100,7 +105,7 @@ async def _read_short_ones(host: Host, run_ids: Sequence[str]) -> dict[str, Hist
     histories = {}
     pages = await host.log.read_streams([stream_of(run_id) for run_id in run_ids], limit=SHORT)
     for run_id, page in zip(run_ids, pages, strict=True):
-        if page.more or not page.records:
+        if page is None or page.more or not page.records:
             continue
         with suppress(UnreadableRecord):
             events = [RUN_EVENTS.decode(record) for record in page.records]

@@ -26,7 +26,7 @@ from perdure.eventlog import (
     open_log,
     verify,
 )
-from perdure.eventlog.errors import StoreConflict, StoreDamaged
+from perdure.eventlog.errors import DamagedRecord, StoreConflict, StoreDamaged
 from perdure.eventlog.sqlite import schema
 from perdure.eventlog.sqlite.connection import classified
 from perdure.eventlog.sqlite.store import BACKUP, WAL_LIMIT
@@ -178,7 +178,10 @@ def test_every_connection_is_durable(path: Path) -> None:
 
 
 async def test_positions_are_never_used_again(path: Path) -> None:
-    """Even if somebody has removed the newest records by force, the next one is another one."""
+    """Even if somebody has removed the newest records by force, the next one is another one.
+
+    A follower that would have got the removed ones is told.
+    """
     make_log(path)
     database = sqlite3.connect(path)
     database.execute("DROP TRIGGER events_are_never_deleted")
@@ -191,7 +194,9 @@ async def test_positions_are_never_used_again(path: Path) -> None:
         follow = await log.follow(log.cursor(await log.head()))
         receipt = await log.append(Append([StreamWrite("run/9", 0, [example_event()])]))
         assert receipt.mark.position == 16
-        assert [r.position for r in (await follow.next_batch()).records] == [16]
+        with pytest.raises(DamagedRecord, match="record 11 is damaged: it is missing"):
+            await follow.next_batch()
+        assert [r.position for r in (await log.read_stream("run/9")).records] == [16]
     store.close()
 
 
