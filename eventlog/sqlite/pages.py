@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import heapq
 import logging
-import sqlite3
 from functools import partial
 from itertools import islice
 from types import NoneType
@@ -19,11 +18,12 @@ from perdure.eventlog.checksum import AT_ONCE, is_sound, sound_size
 from perdure.eventlog.errors import DamagedRecord, StoreDamaged
 from perdure.eventlog.record import START, Mark, Record
 from perdure.eventlog.sqlite import schema
-from perdure.eventlog.sqlite.connection import classified
+from perdure.eventlog.sqlite.connection import DATABASE_ERRORS, classified
 from perdure.eventlog.sqlite.format import EVERY_POSITION
 from perdure.eventlog.store import StoredPage
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
@@ -149,12 +149,12 @@ class Pages:
         try:
             try:
                 row, more = self._gather(_rows(c, asked, bounds), records, bounds, AT_ONCE)
-            except sqlite3.DatabaseError:  # again, to know what lies before
+            except DATABASE_ERRORS:  # again, to know what lies before
                 records.clear()
                 row, more = self._gather(_rows(c, asked, bounds), records, bounds, 1)
             if row is not None:
                 damage = asked.damage(len(records), _MISMATCH, row)
-        except sqlite3.DatabaseError as error:
+        except DATABASE_ERRORS as error:
             if not isinstance(classified(error, self._path), StoreDamaged):
                 raise
             damage = asked.damage(len(records), str(error))
