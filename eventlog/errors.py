@@ -165,6 +165,7 @@ class StoreDamaged(StoreFailed):
         """Name the file and what the database says of it."""
         super().__init__(f"{path} is damaged: {reason}")
         self.path = path
+        self.reason = reason
 
 
 class LogCutShort(StoreDamaged):

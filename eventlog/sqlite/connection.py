@@ -226,6 +226,6 @@ def classified(error: Exception, path: Path) -> EventLogError:
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
             return StoreDamaged(str(path), str(error))
         case 0 if isinstance(error, sqlite3.OperationalError | UnicodeDecodeError):
-            return StoreDamaged(str(path), str(error))
+            return StoreDamaged(str(path), "a text in it is not UTF-8")  # the message holds it
         case _:
             return StoreFailed(f"{type(error).__name__}: {error}")

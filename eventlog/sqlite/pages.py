@@ -24,7 +24,7 @@ from perdure.eventlog.store import StoredPage
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from perdure.eventlog.sqlite.format import About
@@ -108,7 +108,7 @@ class Pages:
 
     def newest_of_stream(self, c: sqlite3.Cursor, stream: str) -> Record | None:
         """Read the last record of a stream."""
-        found = list(self._sound(c.execute(self._reads.newest_of_stream, (stream,))))
+        found = self._looked_up(c, stream, self._reads.newest_of_stream, (stream,))
         return found[0] if found else None
 
     def slice_of_stream(
@@ -116,7 +116,7 @@ class Pages:
     ) -> list[Record]:
         """Read some records of a stream that follow a version."""
         key = (stream, after, EVERY_POSITION, count)
-        return list(self._sound(c.execute(self._reads.stream, key)))
+        return self._looked_up(c, stream, self._reads.stream, key)
 
     def by_stream(self, c: sqlite3.Cursor, after: tuple[str, int], limit: int) -> list[Record]:
         """Read records in order of stream and version, those that are not damaged."""
@@ -155,9 +155,7 @@ class Pages:
             if row is not None:
                 damage = asked.damage(len(records), _MISMATCH, row)
         except DATABASE_ERRORS as error:
-            if not isinstance(classified(error, self._path), StoreDamaged):
-                raise
-            damage = asked.damage(len(records), str(error))
+            damage = asked.damage(len(records), self._reason(error))
         if asked.column is not None:
             damage = _missing(asked, asked.column, records, is_whole=not (more or damage)) or damage
         if damage is not None and not records:
@@ -186,13 +184,24 @@ class Pages:
                 size += records[-1].size
         return None, next(rows, None) is not None
 
-    def _sound(self, rows: Iterable[Row]) -> Iterator[Record]:
-        for row in rows:
-            if not self._is_sound(row):
-                position, stream, version = row[:3]
-                what = f"version {version} of stream {stream!r}"
-                raise DamagedRecord(what, _MISMATCH, position=position, stream=str(stream))
-            yield _make(row)
+    def _looked_up(self, c: sqlite3.Cursor, stream: str, statement: str, key: Row) -> list[Record]:
+        """Read a few records of a stream, all of them or none."""
+        rows: list[Row] = []
+        try:
+            rows = c.execute(statement, key).fetchall()
+            reason = None if all(map(self._is_sound, rows)) else _MISMATCH
+        except DATABASE_ERRORS as error:
+            reason = self._reason(error)
+        if reason is not None:
+            raise DamagedRecord(f"a record of stream {stream!r}", reason, stream=stream)
+        return list(map(_make, rows))
+
+    def _reason(self, error: Exception) -> str:
+        """Tell what is damaged; raise an error that means something else."""
+        found = classified(error, self._path)
+        if not isinstance(found, StoreDamaged):
+            raise found from error
+        return found.reason
 
     def _is_sound(self, row: Row) -> bool:
         """Compare a row with its checksum; one of before checksums has at least the right types."""
