@@ -302,3 +302,21 @@ def test_a_snapshot_that_was_changed_is_none(tmp_path: Path) -> None:
             database.execute(f"UPDATE snapshots SET {column} = {other}")  # noqa: S608 - our names
         with closing(SnapshotFile(copy)) as cache:
             assert cache.newest(key, None) is None
+
+
+async def test_positions_are_never_used_again(path: Path) -> None:
+    """Even if somebody has removed the newest records by force, the next one is another one.
+
+    A follower that would have got the removed ones is told.
+    """
+    change(path, "DELETE FROM events WHERE rowid > 10")
+    store = SqliteStore.open(path, env=RealEnv())
+    async with open_log(RealEnv(), store) as log:
+        assert "position 40 was used before" in (await verify(log)).problems[0]
+        follow = await log.follow(log.cursor(await log.head()))
+        receipt = await log.append(Append([StreamWrite("run/9", 0, [example_event()])]))
+        assert receipt.mark.position == 41
+        with pytest.raises(DamagedRecord, match="record 11 is damaged: it is missing"):
+            await follow.next_batch()
+        assert [r.position for r in (await log.read_stream("run/9")).records] == [41]
+    store.close()
