@@ -153,7 +153,8 @@ class Pages:
                 records.clear()
                 row, more = self._gather(_rows(c, asked, bounds), records, bounds, 1)
             if row is not None:
-                damage = asked.damage(len(records), _MISMATCH, row)
+                last = self._end_of_damage(c, asked, len(records), row[0])
+                damage = asked.damage(len(records), _MISMATCH, row, last)
         except DATABASE_ERRORS as error:
             damage = asked.damage(len(records), self._reason(error))
         if asked.column is not None:
@@ -183,6 +184,20 @@ class Pages:
                 records.append(_make(row))
                 size += records[-1].size
         return None, next(rows, None) is not None
+
+    def _end_of_damage(self, c: sqlite3.Cursor, asked: _Asked, records: int, found: int) -> int:
+        """Give the last position that a damaged row stands for: its own, if none lies before it.
+
+        A changed position can be any number; whoever passes damage over does not count up to it.
+        """
+        number = asked.after + records + 1
+        if asked.column != 0 or found <= number:
+            return 0
+        try:
+            both = c.execute(self._reads.everything, (number, asked.upto, 2)).fetchall()
+        except DATABASE_ERRORS:
+            return 0
+        return found if all(row[0] >= found for row in both) else 0
 
     def _looked_up(self, c: sqlite3.Cursor, stream: str, statement: str, key: Row) -> list[Record]:
         """Read a few records of a stream, all of them or none."""

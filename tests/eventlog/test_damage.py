@@ -320,3 +320,19 @@ async def test_positions_are_never_used_again(path: Path) -> None:
             await follow.next_batch()
         assert [r.position for r in (await log.read_stream("run/9")).records] == [41]
     store.close()
+
+
+async def test_a_position_that_became_huge_is_passed_in_one_step(
+    path: Path, tmp_path: Path
+) -> None:
+    """Nobody counts up to it: neither lists, nor verification, nor a backup."""
+    change(path, "UPDATE events SET rowid = ? WHERE rowid = 40", 1 << 50)
+    with closing(SqliteStore.open_reader(path)) as store:
+        page = store.read_all(0, Bounds())
+        assert page.records[-1].position == 39
+        assert not store.read_all(39, Bounds(pass_damage=True)).records
+        async with open_log(RealEnv(), store) as log:
+            report, left_out = await verify(log), Problems()
+            await back_up(log, tmp_path / "backup.db", left_out=left_out)
+    assert any("record 40 is damaged" in problem for problem in report.problems)
+    assert left_out.problem_count == 1
