@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from perdure.eventlog.errors import DamagedRecord, LogUnsupported
+from perdure.eventlog.record import with_checksum
 from perdure.eventlog.sqlite.file import sync_directory
 from perdure.eventlog.sqlite.lock import WriterLock
 from perdure.eventlog.sqlite.store import BACKUP, LOG, SqliteStore
@@ -133,7 +134,7 @@ def copy_page(source: Store, target: Store, after: int, upto: int, damage: Probl
         return found.last
     if not page.records:
         return upto
-    target.commit(page.records)
+    target.commit([r if r.checksum is not None else with_checksum(r) for r in page.records])
     if target.needs_upkeep:
         target.upkeep()
     return page.records[-1].position

@@ -69,7 +69,7 @@ class Store(Lookup, Protocol):
         """How many bytes were written, and are not in the database's own file yet."""
 
     def commit(self, records: Sequence[Record]) -> None:
-        """Write records and return when they are on disk: all of them or none.
+        """Write records, with their checksums, and return when they are on disk: all or none.
 
         Raises StoreConflict, DiskFull or StoreBusy with nothing written. Any other exception
         means that the outcome is unknown.
