@@ -11,7 +11,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
 
-from perdure.eventlog import cbor
+from perdure.eventlog import cbor, checksum
 from perdure.eventlog.errors import CodecError
 
 EVENT_ID_BYTES = 16
@@ -49,11 +49,16 @@ class Metadata:
     """Who caused an event, and the fields that followers of its kind filter by."""
 
     principal: str | None = None
+    trace: str | None = None
     fields: Mapping[str, FieldValue] = field(default_factory=dict)
 
     def encode(self) -> bytes:
         """Give the stored form; what is not set takes no space."""
-        stated = {"principal": self.principal, "fields": dict(self.fields) or None}
+        stated = {
+            "principal": self.principal,
+            "trace": self.trace,
+            "fields": dict(self.fields) or None,
+        }
         _check_fields(self.fields)
         present = {name: value for name, value in stated.items() if value is not None}
         return SoundMetadata(cbor.encode(present))
@@ -62,16 +67,22 @@ class Metadata:
     def decode(cls, stored: bytes) -> "Metadata":
         """Read the stored form. Names written by an earlier or later release are passed over."""
         found = cbor.decode(stored)
-        return cls(principal=found.get("principal"), fields=found.get("fields", {}))
+        return cls(
+            principal=found.get("principal"),
+            trace=found.get("trace"),
+            fields=found.get("fields", {}),
+        )
 
 
 NO_METADATA = Metadata().encode()
 
 
 @lru_cache(maxsize=1024)
-def encoded_metadata(principal: str | None, fields: tuple[tuple[str, FieldValue], ...]) -> bytes:
+def encoded_metadata(
+    principal: str | None, trace: str | None, fields: tuple[tuple[str, FieldValue], ...]
+) -> bytes:
     """Give the stored form of metadata; many events have the same."""
-    return Metadata(principal=principal, fields=dict(fields)).encode()
+    return Metadata(principal=principal, trace=trace, fields=dict(fields)).encode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +112,7 @@ class Record(NamedTuple):
     schema: int
     seal: int  # 1 if nothing may follow in this stream
     meta: bytes
+    checksum: bytes | None = None  # of all that is before; None if it was written without one
 
     @property
     def mark(self) -> Mark:
@@ -118,6 +130,11 @@ class Record(NamedTuple):
         return Metadata.decode(self.meta)
 
 
+def with_checksum(record: Record) -> Record:
+    """Give a record the checksum of its values."""
+    return Record._make(checksum.append_to(record[:-1]))
+
+
 def check_metadata(stored: bytes) -> None:
     """Raise CodecError unless these bytes are metadata that every follower can filter by."""
     found = cbor.decode_strict(stored)
@@ -129,17 +146,19 @@ def check_metadata(stored: bytes) -> None:
 def foreign_record(position: int, stream: str, version: int, name: str, body: bytes) -> Record:
     """Make a record of an event that came through the recorder interface of ``eventsourcing``."""
     seed = f"{stream}\n{version}".encode()
-    return Record(
-        position=position,
-        stream=stream,
-        version=version,
-        name=name,
-        body=body,
-        scope=stream,
-        event_id=blake2b(seed, digest_size=EVENT_ID_BYTES).digest(),
-        event_time=0,
-        commit_time=0,
-        schema=1,
-        seal=0,
-        meta=NO_METADATA,
+    return with_checksum(
+        Record(
+            position=position,
+            stream=stream,
+            version=version,
+            name=name,
+            body=body,
+            scope=stream,
+            event_id=blake2b(seed, digest_size=EVENT_ID_BYTES).digest(),
+            event_time=0,
+            commit_time=0,
+            schema=1,
+            seal=0,
+            meta=NO_METADATA,
+        )
     )
