@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
-pytest_plugins = ["pytester", "tests.acceptance.plugin", "tests.second_names"]
+pytest_plugins = ["pytester", "tests.acceptance.plugin", "tests.programs", "tests.second_names"]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:

@@ -1,7 +1,7 @@
 """The long versions of tests, in parts: ``python -m tools.soak [PART ...]``.
 
 What a part came to is a row of ``docs/soak.md``, to be committed: when, of which revision, how
-much, how long.
+much, how long. Each of its tests that names acceptance items has a row too.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,13 +21,13 @@ from typing import Final
 from xml.etree import ElementTree as ET
 
 from tools.revision import ROOT
+from tools.soak_record import FIGURES, ITEMS, PARTS_HEADING, TESTS_HEADING, SoakedTest, recorded
 
 RECORD: Final = ROOT / "docs" / "soak.md"
 CRASH: Final = "tests/crash"
 SIMULATION: Final = "tests/simulation"
 SCHEMATHESIS: Final = "tests/runtime/http/test_schemathesis.py"
 EXAMPLES: Final = 20_000
-HEADING: Final = "| part | date | revision | volume | seconds | result |"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +67,7 @@ class Outcome:
     passed: int
     failed: int
     seconds: float
+    tests: Sequence[SoakedTest] = ()  # those that name acceptance items
 
     @property
     def is_good(self) -> bool:
@@ -96,14 +97,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         good = good and outcome.is_good
         if not options.pytest:
             text = RECORD.read_text("utf-8")
-            RECORD.write_text(recorded(text, name, _cells(name, outcome)), "utf-8")
+            text = recorded(text, PARTS_HEADING, name, [_cells(name, outcome)])
+            text = recorded(text, TESTS_HEADING, name, [test.cells() for test in outcome.tests])
+            RECORD.write_text(text, "utf-8")
     return 0 if good else 1
 
 
 def run(part: Part, options: Sequence[str] = ()) -> Outcome:
     """Run all of a part, whatever fails."""
     start = time.monotonic()
-    passed = failed = 0
+    cases: list[SoakedTest] = []
+    failed_runs = 0
     with TemporaryDirectory() as directory:
         report = Path(directory, "report.xml")
         for arguments in part.runs:
@@ -112,22 +116,26 @@ def run(part: Part, options: Sequence[str] = ()) -> Outcome:
             done = subprocess.run(
                 [*command, *options], cwd=ROOT, env={**os.environ, **part.variables}, check=False
             )
-            good, bad = _counted(report)
-            passed += good
-            failed += max(bad, done.returncode != 0)  # it may have failed before any test
-    return Outcome(passed=passed, failed=failed, seconds=time.monotonic() - start)
+            came = list(_cases(report))
+            cases += came
+            if done.returncode != 0 and not any(case.outcome == "failed" for case in came):
+                failed_runs += 1  # before any test, or after all
+    return Outcome(
+        passed=sum(case.outcome == "passed" for case in cases),
+        failed=sum(case.outcome == "failed" for case in cases) + failed_runs,
+        seconds=time.monotonic() - start,
+        tests=named_items(cases),
+    )
 
 
-def recorded(text: str, part: str, cells: Sequence[str]) -> str:
-    """Give a record with the row of a part replaced, in the order of parts."""
-    before, heading, table = text.partition(HEADING)
-    _, rule, *lines = table.split("\n")
-    end = next((number for number, line in enumerate(lines) if not line.startswith("|")), None)
-    rows = {line.split("|")[1].strip(): line for line in lines[:end]}
-    rows[part] = f"| {' | '.join([part, *cells])} |"
-    ordered = [rows[name] for name in sorted(rows)]
-    rest = [] if end is None else lines[end:]
-    return before + "\n".join([heading, rule, *ordered, *rest])
+def named_items(cases: Iterable[SoakedTest]) -> list[SoakedTest]:
+    """Put the variants of each test that names items together: one that did not pass decides."""
+    tests: dict[str, SoakedTest] = {}
+    for case in cases:
+        before = tests.get(case.test, case)
+        worse = before if before.outcome != "passed" else case
+        tests[case.test] = replace(worse, figures=case.figures or before.figures)
+    return [test for test in tests.values() if test.items]
 
 
 def _known(name: str) -> str:
@@ -145,16 +153,21 @@ def _cells(name: str, outcome: Outcome) -> list[str]:
     return [today, revision, PARTS[name].volume, f"{outcome.seconds:.0f}", str(outcome)]
 
 
-def _counted(report: Path) -> tuple[int, int]:
-    """Count the tests that passed and those that did not; skipped ones are neither."""
+def _cases(report: Path) -> Iterator[SoakedTest]:
+    """Read what pytest has reported, test by test."""
     if not report.exists():
-        return 0, 0
-    passed = failed = 0
+        return
     for case in ET.parse(report).getroot().iter("testcase"):  # noqa: S314 - pytest wrote it
         kinds = {child.tag for child in case}
-        failed += bool(kinds & {"failure", "error"})
-        passed += not kinds & {"failure", "error", "skipped"}
-    return passed, failed
+        failed, skipped = kinds & {"failure", "error"}, "skipped" in kinds
+        properties = {each.get("name"): each.get("value", "") for each in case.iter("property")}
+        name = case.get("name", "").partition("[")[0]
+        yield SoakedTest(
+            test=f"{case.get('classname')}.{name}",
+            items=frozenset(properties.get(ITEMS, "").split()),
+            outcome="failed" if failed else "skipped" if skipped else "passed",
+            figures=properties.get(FIGURES, ""),
+        )
 
 
 if __name__ == "__main__":

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,15 @@ def test_no_item_is_missing(letter: str, count: int) -> None:
 def test_every_item_says_something() -> None:
     """No item is an empty line."""
     assert all(item.text.strip() for item in load(ITEMS).values())
+
+
+def test_items_of_the_wire_are_marked_so() -> None:
+    """An item of the protocol that names a route, a status of HTTP or a channel is of the wire."""
+    spoken = re.compile(r"\b(?:POST|GET|PUT|HTTP|SSE|40\d|413|\w*channel|deltas?|subscri\w+)\b")
+    protocol = [item for item in load(ITEMS).values() if item.id.startswith("R")]
+    found = {item.id for item in protocol if spoken.search(item.text)}
+    assert len(found) > 20
+    assert found - {item.id for item in protocol if item.wire} == set()
 
 
 def test_an_item_listed_twice_is_refused(tmp_path: Path) -> None:

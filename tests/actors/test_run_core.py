@@ -189,7 +189,22 @@ def test_a_run_may_finish_in_spite_of_a_cancel() -> None:
 # Outputs
 
 
-@pytest.mark.parametrize("progress", [math.nan, math.inf, True, -0.1, 1.1, "0.5", None])
+@pytest.mark.parametrize(
+    "progress",
+    [
+        math.nan,
+        math.inf,
+        -math.inf,
+        True,
+        -0.1,
+        -5e-324,
+        math.nextafter(1, 2),
+        1.05,
+        2,
+        "0.5",
+        None,
+    ],
+)
 def test_progress_is_a_number_from_zero_to_one(progress: Any) -> None:
     """Anything else is refused and nothing changes (R16, R17)."""
     report = ProgressReported(progress=progress, message=None, at=0)
@@ -202,6 +217,22 @@ def test_progress_may_go_down_and_changes_no_status(progress: float) -> None:
     run = given(RUN, *HISTORIES[Status.RUNNING], ProgressReported(progress=0.9, message="m", at=0))
     after = run.when(deliver(ProgressReported(progress=progress, message=None, at=0))).allowed()
     assert (after.state.progress, after.state.status) == (progress, Status.RUNNING)
+
+
+@pytest.mark.parametrize("status", Status)
+@pytest.mark.parametrize("progress", [0.0, 0.5, 1.0])
+def test_progress_changes_no_status_whatever_the_status(status: Status, progress: float) -> None:
+    """Reported or refused, folded in any status: it stays as it is (R18)."""
+    before: Run = given(RUN, *HISTORIES[status]).state
+    report = ProgressReported(progress=progress, message="m", at=4 * SECOND)
+    assert evolve(before, report).status is status
+    try:
+        events = decide(before, deliver(report, epoch=before.epoch))
+    except Refusal:
+        assert status not in {Status.RUNNING, Status.CANCEL_REQUESTED}
+    else:
+        assert events == (report,)
+        assert status in {Status.RUNNING, Status.CANCEL_REQUESTED}
 
 
 def test_a_stage_is_no_status() -> None:
@@ -282,10 +313,11 @@ def test_a_run_that_is_ending_takes_no_answers() -> None:
 def random_commands() -> st.SearchStrategy[RunCommand]:
     """Commands of any kind, from executions of any epoch."""
     epochs, times = st.integers(0, 4), st.integers(0, 100 * SECOND)
+    progress = st.floats(0.0, 1.0) | st.sampled_from([-0.01, 1.01, 1.04]) | st.floats()
     outputs = st.lists(
-        st.sampled_from(
+        st.builds(ProgressReported, progress=progress, message=st.none(), at=st.just(0))
+        | st.sampled_from(
             [
-                ProgressReported(progress=0.5, message=None, at=0),
                 export(1),
                 export(2),
                 ResultMarked(items=(1,), at=0),
@@ -323,7 +355,10 @@ def random_commands() -> st.SearchStrategy[RunCommand]:
 
 @hypothetically(st.lists(random_commands(), max_size=30))
 def test_no_sequence_of_commands_breaks_the_machine(commands: list[RunCommand]) -> None:
-    """One status at a time, only allowed moves, one end, nothing after it (R1, R11, R12)."""
+    """One status at a time, only allowed moves, one end, nothing after it (R1, R11, R12).
+
+    Progress is null or within its bounds, whatever was reported (R16).
+    """
     run: Run = evolve(None, CREATED)
     ends = 0
     for command in commands:

@@ -16,6 +16,7 @@ from perdure.actors.run.events import (
     LogLine,
     ProgressReported,
     QuestionAsked,
+    ResultMarked,
     RunError,
     RunEvent,
     StageChanged,
@@ -102,9 +103,11 @@ def test_a_record_shows_what_happened() -> None:
 
 def test_result_refs_appear_with_the_end() -> None:
     """Marked items are not a result before the run has ended (R26, R30)."""
-    history = (*HISTORIES[Status.RUNNING], export(1))
+    marked = ResultMarked(items=(1,), at=0)
+    history = (*HISTORIES[Status.RUNNING], export(1), marked)
     over = ended(Outcome.SUCCEEDED)
     over = type(over)(outcome=over.outcome, error=None, result=(1,), at=over.at)
+    assert folded(*history).marked == (1,)
     assert record(folded(*history), 0)["result_refs"] == []
     assert record(folded(*history, over), 0)["result_refs"] == [{"export_item_id": f"{RUN_ID}.1"}]
 

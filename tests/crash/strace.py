@@ -7,14 +7,11 @@ lines are the only clock here: a call began before everything that ended after i
 
 import os
 import re
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Final
-
-import pytest
 
 _LINE: Final = re.compile(r"(\d+)\s+(?:(\w+)\(|<\.\.\. (\w+) resumed>)(.*)", re.DOTALL)
 _END: Final = re.compile(r"(.*)\)\s+= (-?\d+|\?)(<[^>]*>)?.*", re.DOTALL)
@@ -115,16 +112,6 @@ def parse(lines: Iterable[str]) -> Iterator[Call]:
             yield Call(name, end[1], result, began, None if result is None else number)
     for began, name, arguments in open_calls.values():
         yield Call(name, arguments, None, began, None)
-
-
-def require_strace() -> None:
-    """Skip the test where strace is missing, but never in continuous integration."""
-    if shutil.which("strace") is not None:
-        return
-    message = "strace is not installed; it records and injects the system calls of this test"
-    if os.environ.get("CI"):
-        pytest.fail(message)
-    pytest.skip(message)
 
 
 def _plain(text: str) -> bytes:

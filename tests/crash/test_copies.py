@@ -9,7 +9,8 @@ from perdure.eventlog import EventLogError, SqliteStore
 from perdure.eventlog.sqlite.store import BACKUP, LOG
 from tests.crash.child import Child
 from tests.crash.soundness import LOG_NAME, History, read, verified
-from tests.crash.strace import Strace, require_strace
+from tests.crash.strace import Strace
+from tests.programs import require
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -54,7 +55,7 @@ class Copying:
 
     def run_into(self, fault: str, *, file: str | None = None) -> int:
         """Copy with a fault, perhaps in one file only; give the exit status."""
-        require_strace()
+        require("strace")
         only = None if file is None else self._scratch / file
         calls = [fault.partition(":")[0]]
         strace = Strace(self._scratch / "trace").command(calls, inject=fault, only=only)

@@ -10,7 +10,8 @@ import pytest
 
 from tests.crash.disk import TOP, Node, Write
 from tests.crash.powercut import Cut, Recording, Unmodelled
-from tests.crash.strace import Call, parse, require_strace
+from tests.crash.strace import Call, parse
+from tests.programs import require
 
 KEEP: Final = """
 import os, sys
@@ -34,7 +35,7 @@ SYNC_DIRECTORY: Final = "os.fsync(directory)"
 
 def recorded(tmp_path: Path, program: str, *, inject: str | None = None) -> Recording:
     """Record a small program that is given a directory and a witness file."""
-    require_strace()
+    require("strace")
     directory = tmp_path / "directory"
     directory.mkdir()
     recording = Recording(directory, tmp_path / "witness", without=["*.part"])

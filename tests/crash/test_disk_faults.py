@@ -25,8 +25,9 @@ from tests.crash import workload
 from tests.crash.answers import Answer, heard, unsettled, with_answer
 from tests.crash.child import PATIENCE, Child
 from tests.crash.soundness import LOG_NAME, problems, read
-from tests.crash.strace import Strace, require_strace
+from tests.crash.strace import Strace
 from tests.crash.writing_child import LOG_FAILED
+from tests.programs import require
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -164,7 +165,7 @@ class Faulty:
     """A writer whose system calls fail as asked, and what is left of its log."""
 
     def __init__(self, directory: Path) -> None:
-        require_strace()
+        require("strace")
         self._directory = directory
         self.path = directory / LOG_NAME
         self.lines: list[bytes] = []

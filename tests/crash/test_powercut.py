@@ -11,7 +11,7 @@ from tests.crash.answers import heard, unsettled
 from tests.crash.disk import Name, What
 from tests.crash.powercut import Recording
 from tests.crash.soundness import LOG_NAME, WITHOUT, History, problems
-from tests.crash.strace import require_strace
+from tests.programs import require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ class Workbench:
     """A log recorded while it is written, and rebuilt as power cuts would leave it."""
 
     def __init__(self, scratch: Path) -> None:
-        require_strace()
+        require("strace")
         self._scratch = scratch
         self._recorded = scratch / "recorded"
         self._recorded.mkdir()

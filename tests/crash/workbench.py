@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tests.crash.disk import What
 from tests.crash.powercut import Recording
 from tests.crash.soundness import WITHOUT
-from tests.crash.strace import require_strace
+from tests.programs import require
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +25,7 @@ class Workbench:
     """
 
     def __init__(self, scratch: Path, module: str, problems: Problems) -> None:
-        require_strace()
+        require("strace")
         self.directory = scratch / "recorded"
         self.directory.mkdir()
         self._scratch = scratch

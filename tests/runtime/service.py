@@ -43,7 +43,9 @@ from perdure.runtime.secrets.secrets import Secrets
 from perdure.runtime.secrets.vault import Vault
 from tests.eventlog.conftest import SteadyEnv
 from tests.features import TRIED
-from tests.runtime.world import Example, World
+from tests.runtime.world import Example, Other, World
+
+TWO_PLUGINS: Mapping[str, Plugin] = {"test": declared(Example), "other": declared(Other)}
 
 
 class Service:
@@ -102,8 +104,8 @@ class Service:
 
     async def start(self, entry_id: str, **more: Any) -> RunRecord:
         """Create a run and give its record."""
-        args = more.pop("args", {})
-        request = CreateRun(plugin_id="test", entry_id=entry_id, args=args, **more)
+        asked = {"plugin_id": "test", "args": {}, **more}
+        request = CreateRun(entry_id=entry_id, **asked)
         return (await self.create(LOCAL, request))["run"]
 
     async def read(self, run_id: str, at: str | int | None = None) -> RunRecord:

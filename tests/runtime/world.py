@@ -179,11 +179,18 @@ class Example:
         await trio.sleep(1000)
 
     @entry
-    async def spam(self, ctx: RunContext, n: int) -> None:
-        """Report as fast as possible."""
+    async def called(self, ctx: RunContext) -> None:
+        """Note that it was called."""
+        CALLS.append(ctx.run.id)
+
+    @entry
+    async def spam(self, ctx: RunContext, n: int, export_every: int = 0) -> None:
+        """Report as fast as possible, and put something out now and then."""
         for number in range(n):
             ctx.run.progress(number / n, f"{number}")
             ctx.run.log(f"line {number}")
+            if export_every and not number % export_every:
+                await ctx.run.export_text(f"item {number}")
             await trio.sleep(0.001)
 
     @entry
@@ -191,6 +198,21 @@ class Example:
         """Put out so many texts of so many characters."""
         for _ in range(items):
             await ctx.run.export_text("x" * size)
+
+
+@plugin("other", version="1")
+class Other:
+    """Another plugin, with entries of the same names."""
+
+    @entry
+    async def greet(self, ctx: RunContext, name: str = "you") -> str:
+        """Return a value."""
+        return f"good evening {name}"
+
+    @entry(timeout=100)
+    async def nap(self, ctx: RunContext, seconds: float) -> None:
+        """Sleep, durably."""
+        await ctx.run.sleep(seconds)
 
 
 class World:

@@ -1,19 +1,36 @@
 from __future__ import annotations
 
 import sys
+from itertools import permutations
 from pathlib import Path
 
 import pytest
 
-from tools.soak import PARTS, RECORD, Outcome, Part, main, recorded, run
+from tools.soak import PARTS, RECORD, Outcome, Part, main, named_items, run
+from tools.soak_record import (
+    FIGURES,
+    ITEMS,
+    PARTS_HEADING,
+    TESTS_HEADING,
+    SoakedTest,
+    recorded,
+    soaked_outcomes,
+)
 
 TABLE = """\
 Before.
 
 | part | date | revision | volume | seconds | result |
 |---|---|---|---|---:|---|
-| crash | | | | | not run yet |
+| crash |  |  |  |  | not run yet |
 | server | d | r | v | 5 | 1 passed |
+
+Between.
+
+| part | test | items | result |
+|---|---|---|---|
+| server | tests.test_a.test_one | R1 R20 | failed |
+| server | tests.test_b.test_two | R2 | passed: 5 ms: fast |
 
 After.
 """
@@ -25,7 +42,9 @@ def suite(tmp_path: Path) -> Path:
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = soak\n")
     (tmp_path / "test_sample.py").write_text(
         "import os, pytest\n"
-        "def test_good(): pass\n"
+        "def test_good(request):\n"
+        f"    request.node.user_properties.append(('{ITEMS}', 'R2 R10'))\n"
+        f"    request.node.user_properties.append(('{FIGURES}', '5 ms'))\n"
         "def test_told(): assert os.environ['SOAKED'] == 'yes'\n"
         "@pytest.mark.skip\ndef test_skipped(): pass\n"
         "def test_bad(): assert False\n"
@@ -56,6 +75,19 @@ def test_a_part_in_which_all_tests_pass_is_good(suite: Path) -> None:
     outcome = soaked(suite, "-k", "good or told")
     assert outcome.is_good
     assert str(outcome) == "4 passed"
+    (test,) = outcome.tests  # the other one names no item
+    assert test.cells() == ["test_sample.test_good", "R2 R10", "passed: 5 ms"]
+
+
+@pytest.mark.parametrize("outcomes", sorted(set(permutations(["passed", "failed", "passed"]))))
+def test_a_test_passed_if_all_its_variants_did(outcomes: tuple[str, ...]) -> None:
+    """One that failed decides, whichever comes first; one that names no item has no row."""
+    (test,) = named_items(
+        SoakedTest(test=name, items=items, outcome=outcome)
+        for outcome in outcomes
+        for name, items in [("a", frozenset({"R1"})), ("b", frozenset[str]())]
+    )
+    assert (test.test, test.outcome) == ("a", "failed")
 
 
 def test_a_part_that_runs_nothing_is_not_good(suite: Path) -> None:
@@ -66,16 +98,45 @@ def test_a_part_that_runs_nothing_is_not_good(suite: Path) -> None:
 
 def test_a_row_is_replaced_and_the_rest_is_left_alone() -> None:
     """Rows keep their order; a part that had none gets one."""
-    once = recorded(TABLE, "crash", ["1", "2", "3", "4", "5"])
-    assert once == TABLE.replace("| crash | | | | | not run yet |", "| crash | 1 | 2 | 3 | 4 | 5 |")
-    twice = recorded(once, "fuzz", ["6", "7", "8", "9", "0"])
+    once = recorded(TABLE, PARTS_HEADING, "crash", [["1", "2", "3", "4", "5"]])
+    assert once == TABLE.replace(
+        "| crash |  |  |  |  | not run yet |", "| crash | 1 | 2 | 3 | 4 | 5 |"
+    )
+    twice = recorded(once, PARTS_HEADING, "fuzz", [["6", "7", "8", "9", "0"]])
     assert twice.splitlines()[3:7] == [
         "|---|---|---|---|---:|---|",
         "| crash | 1 | 2 | 3 | 4 | 5 |",
         "| fuzz | 6 | 7 | 8 | 9 | 0 |",
         "| server | d | r | v | 5 | 1 passed |",
     ]
-    assert twice.endswith("\n\nAfter.\n")
+    assert twice.partition("Between.")[2] == TABLE.partition("Between.")[2]
+
+
+def test_all_rows_of_a_part_are_replaced_together() -> None:
+    """A test that the part no longer has is no longer in the record."""
+    rows = [["tests.test_c.test_three", "R3", "passed"], ["tests.test_b.test_two", "R2", "skipped"]]
+    text = recorded(TABLE, TESTS_HEADING, "server", rows)
+    assert soaked_outcomes(text) == {
+        "tests.test_b.test_two": "skipped",
+        "tests.test_c.test_three": "passed",
+    }
+    assert text.partition("Between.")[0] == TABLE.partition("Between.")[0]
+    assert text.endswith("\n\nAfter.\n")
+    more = recorded(text, TESTS_HEADING, "crash", [["tests.test_d.test_four", "R4", "passed"]])
+    assert list(soaked_outcomes(more)) == [
+        "tests.test_d.test_four",
+        "tests.test_b.test_two",
+        "tests.test_c.test_three",
+    ]
+
+
+def test_a_result_is_read_without_its_figures() -> None:
+    """Of tests with a row; a page without the table has none."""
+    assert soaked_outcomes(TABLE) == {
+        "tests.test_a.test_one": "failed",
+        "tests.test_b.test_two": "passed",
+    }
+    assert soaked_outcomes("Nothing.\n") == {}
 
 
 def test_the_record_has_a_row_for_each_part() -> None:
@@ -83,9 +144,11 @@ def test_the_record_has_a_row_for_each_part() -> None:
     text = RECORD.read_text("utf-8")
     for part in PARTS:
         assert f"\n| {part} |" in text
-        changed = recorded(text, part, ["a", "b", "c", "d", "e"])
+        changed = recorded(text, PARTS_HEADING, part, [["a", "b", "c", "d", "e"]])
         assert f"\n| {part} | a | b | c | d | e |\n" in changed
         assert len(changed.splitlines()) == len(text.splitlines())
+        tests = recorded(text, TESTS_HEADING, part, [["a", "R1", "passed"]])
+        assert soaked_outcomes(tests)["a"] == "passed"
 
 
 def test_a_run_is_recorded(
@@ -98,7 +161,8 @@ def test_a_run_is_recorded(
 
     def fake(part: Part, options: list[str]) -> Outcome:
         asked.append((part, options))
-        return Outcome(passed=3, failed=0, seconds=61.7)
+        test = SoakedTest(test="tests.test_c.test_x", items=frozenset({"R7"}), outcome="passed")
+        return Outcome(passed=3, failed=0, seconds=61.7, tests=[test])
 
     monkeypatch.setattr(sys.modules["tools.soak"], "RECORD", record)
     monkeypatch.setattr(sys.modules["tools.soak"], "run", fake)
@@ -106,8 +170,9 @@ def test_a_run_is_recorded(
     assert record.read_text() == TABLE
     assert main(["crash"]) == 0
     assert asked == [(PARTS["crash"], ["-x", "-k", "a b"]), (PARTS["crash"], [])]
-    (row,) = (line for line in record.read_text().splitlines() if line.startswith("| crash"))
+    row, test = (line for line in record.read_text().splitlines() if line.startswith("| crash"))
     assert row.endswith(f"| {PARTS['crash'].volume} | 62 | 3 passed |")
+    assert test == "| crash | tests.test_c.test_x | R7 | passed |"
     assert "3 passed in 62 s" in capsys.readouterr().out
 
 

@@ -94,9 +94,12 @@ def test_attempts_are_grouped_by_their_root(used: Shell) -> None:
 
 def test_items_are_grouped_by_their_run(used: Shell) -> None:
     """What one run put out is never mixed with what another did (R121)."""
+    found = []
     for run in used.runs():
         items = used.json_lines("export", run["run_id"])
-        assert {item["run_id"] for item in items} <= {run["run_id"]}
+        assert [item["run_id"] for item in items] == [run["run_id"]] * len(items)
+        found.append((run["entry_id"], len(items)))
+    assert found == [("exports", 4), ("fail", 0), ("fail", 0), ("count", 3)]
 
 
 def test_a_run_is_shown_with_what_to_do_next(used: Shell) -> None:

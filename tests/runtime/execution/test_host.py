@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 import trio
@@ -14,6 +15,7 @@ from perdure.actors.run.events import (
     ExportAppended,
     ProgressReported,
     RunEnded,
+    RunError,
     RunEvent,
     StepRecorded,
 )
@@ -39,25 +41,26 @@ async def test_a_run_is_queued_then_running_then_succeeded(autojump_clock: MockC
     async with world() as w:
         run = await w.end(await w.create("greet", name="Ada"))
         assert run.status is Status.SUCCEEDED
-        assert run.started_at is not None
-        assert run.finished_at is not None
+        assert run.created.at < (run.started_at or 0) < (run.finished_at or 0)
         (item,) = w.events(run.created.run_id, ExportAppended)
         assert (item.type, item.json, run.result) == ("json", "hello Ada", (1,))
 
 
 @pytest.mark.parametrize(
-    ("code", "expected", "retriable"),
-    [(None, "PLUGIN_ERROR", False), ("MY_CODE", "MY_CODE", True), ("ENVELOPE", "MINE", False)],
+    ("code", "error"),
+    [
+        (None, RunError(code="PLUGIN_ERROR", message="ZeroDivisionError: oops", details=ANY)),
+        ("MY_CODE", RunError(code="MY_CODE", message="as you wish", retriable=True)),
+        ("ENVELOPE", RunError(code="MINE", message="m", details={"a": 1})),
+    ],
 )
 async def test_a_failure_has_a_code(
-    autojump_clock: MockClock, code: str | None, expected: str, retriable: bool
+    autojump_clock: MockClock, code: str | None, error: RunError
 ) -> None:
-    """Raised or returned, an error ends the run failed with its code (R6, R108, R109)."""
+    """Raised, or returned with its message and details, an error is the run's (R6, R108, R109)."""
     async with world() as w:
         run = await w.end(await w.create("fail", code=code))
-        assert run.status is Status.FAILED
-        assert run.error is not None
-        assert (run.error.code, run.error.retriable) == (expected, retriable)
+        assert (run.status, run.error) == (Status.FAILED, error)
 
 
 async def test_arguments_of_the_wrong_type_never_reach_the_entry(
@@ -162,12 +165,15 @@ async def test_a_queued_run_is_canceled_without_being_called(autojump_clock: Moc
     """It never starts (R4)."""
     async with world() as w:
         first = [await w.create("nap", seconds=10) for _ in range(3)]
-        late = await w.create("nap", seconds=10)
+        late, called = await w.create("called"), await w.create("called")
         await w.executor.ask(late, RequestCancel(by="b", at=1))
         for run_id in first:
             await w.end(run_id)
         run = await w.end(late)
         assert (run.status, run.started_at) == (Status.CANCELED, None)
+        await w.end(called)
+        await trio.sleep(100)  # its turn came and went
+        assert [called] == CALLS
 
 
 async def test_a_forced_cancel_waits_for_nobody(autojump_clock: MockClock) -> None:

@@ -152,7 +152,8 @@ async def test_a_thread_that_waits_when_its_run_ends_is_woken(wait: Body, how: s
             executor.drain()
             await executor.settled()
         else:
-            assert (await s.finished(run_id))["status"] in {"timeout", "canceled"}
+            ends = {"timeout": "timeout", "force": "canceled"}
+            assert (await s.finished(run_id))["status"] == ends[how]
         for _ in range(THREADS):
             await executor.threads.acquire_on_behalf_of(object())
         assert [type(error) for error in seen] == [RunCancelled]

@@ -10,6 +10,8 @@ import msgspec
 import trio
 from starlette.types import ASGIApp
 
+PATIENCE = 1000  # seconds, mostly virtual ones: what does not come is an error and no endless wait
+
 
 class Event(NamedTuple):
     """An event as a page sees it."""
@@ -106,9 +108,10 @@ class Stream:
 
     async def until(self, kind: str, count: int = 1) -> list[Event]:
         """Wait for so many events of a kind."""
-        while sum(event.kind == kind for event in self.events) < count:
-            assert not self.over.is_set(), self.events
-            await self._news.wait()
+        with trio.fail_after(PATIENCE):
+            while sum(event.kind == kind for event in self.events) < count:
+                assert not self.over.is_set(), self.events
+                await self._news.wait()
         return [event for event in self.events if event.kind == kind]
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import trio
 from trio.testing import MockClock
 
+from perdure.actors.run.events import RunEnded
+from perdure.runtime.execution.run_context import RunContext
+from tests.runtime.execution.test_current_run import PLUGINS, Scripted
 from tests.runtime.http.client import client, error_of
 
 
@@ -29,6 +32,36 @@ async def test_a_running_run_is_asked_to_end(autojump_clock: MockClock) -> None:
         assert second["cancel_requested_at"] == first["cancel_requested_at"] is not None
         record = await asking.ended(run_id)
         assert (record["status"], record["error"]["code"]) == ("canceled", "CANCELED")
+
+
+async def test_a_cancel_that_races_with_the_end_leaves_one_end(autojump_clock: MockClock) -> None:
+    """R81: whenever it comes; the record says what happened, and that a cancel was asked for."""
+
+    async def body(ctx: RunContext) -> None:
+        for _ in range(10):
+            await trio.sleep(0.002)
+            ctx.run.check_cancelled()
+        await trio.sleep(0.01)  # it looks no more
+
+    Scripted.body = staticmethod(body)
+    async with client(plugins=PLUGINS) as asking:
+        ends = set()
+        for moment in range(0, 100, 2):
+            run_id = await asking.started("go")
+            await trio.sleep(moment * 0.001)
+            asked = (await asking.post(f"/runs/{run_id}/cancel")).json()
+            end = await asking.ended(run_id)
+            assert len(asking.behind.world.events(run_id, RunEnded)) == 1
+            assert end["cancel_requested"] is asked["cancel_requested"]
+            assert (end["cancel_requested_at"] is None) is not end["cancel_requested"]
+            assert (end["error"] is None) is (end["status"] == "succeeded")
+            ends.add((end["status"], end["cancel_requested"], end["started_at"] is not None))
+        assert ends == {
+            ("canceled", True, False),  # before it began
+            ("canceled", True, True),
+            ("succeeded", True, True),  # too late for the entry to hear
+            ("succeeded", False, True),  # too late altogether
+        }
 
 
 async def test_what_has_ended_stays_as_it_is(autojump_clock: MockClock) -> None:
@@ -78,6 +111,9 @@ async def test_what_has_ended_is_run_again(autojump_clock: MockClock) -> None:
         items = (await asking.get(f"/runs/{again['run_id']}/export")).json()["items"]
         assert [item["json"] for item in items] == ["hello me"]
         assert await asking.record(first) == before
+        third = (await asking.post(f"/runs/{again['run_id']}/retry")).json()
+        assert third["parent_run_id"] == again["run_id"]
+        assert (third["root_run_id"], third["attempt"]) == (first, 3)
 
 
 async def test_what_has_not_ended_is_not_run_again(autojump_clock: MockClock) -> None:

@@ -12,6 +12,7 @@ from starlette.applications import Starlette
 from trio.testing import MockClock
 
 from perdure.eventlog import MemoryStore
+from perdure.eventlog.cursor import format_cursor
 from perdure.eventlog.follow import HEARTBEAT
 from perdure.runtime.http.app import create_app
 from perdure.runtime.http.event_routes import event_routes
@@ -20,7 +21,7 @@ from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.kernel.settings import Settings
 from perdure.runtime.runs.requests import CancelRun
 from tests.runtime.http.client import Client, error_of
-from tests.runtime.http.sse import Event, following
+from tests.runtime.http.sse import PATIENCE, Event, following
 from tests.runtime.service import Service, service
 
 Served = tuple[Service, Starlette]
@@ -78,7 +79,7 @@ async def test_without_a_cursor_the_runs_that_have_not_ended_come_first(
 
 
 async def test_exports_are_events(autojump_clock: MockClock) -> None:
-    """From the log's beginning, unless a cursor is given."""
+    """From the log's beginning, unless a cursor is given; no item needs to have been seen (R31)."""
     async with served() as (s, app):
         run_id = (await s.start("exports"))["run_id"]
         await s.finished(run_id)
@@ -198,14 +199,17 @@ async def test_a_bad_cursor_is_refused_before_the_stream_begins(
     autojump_clock: MockClock, given: str
 ) -> None:
     """As JSON with INVALID_CURSOR: nothing begins anew in silence (R86)."""
-    async with served() as (_, app), Client(Service.__new__(Service), app).http as http:
-        for bad in ("nonsense", "x" * 28, "é"):
+    async with served() as (s, app), Client(s, app).http as http:
+        await s.finished((await s.start("greet"))["run_id"])
+        restored = format_cursor("f" * 16, await s.node.log.head())  # right in another generation
+        for bad in ("nonsense", "x" * 28, "é", restored):
             for path in ("/events/runs", "/events/log"):
-                response = await http.get(
-                    path,
-                    params={"after": bad} if given == "query" else {},
-                    headers={b"last-event-id": bad.encode()} if given == "header" else {},
-                )
+                with trio.fail_after(PATIENCE):  # a stream that begins has no end
+                    response = await http.get(
+                        path,
+                        params={"after": bad} if given == "query" else {},
+                        headers={b"last-event-id": bad.encode()} if given == "header" else {},
+                    )
                 assert error_of(response, 400)["code"] == "INVALID_CURSOR"
 
 
@@ -287,9 +291,16 @@ async def test_a_slow_reader_is_given_the_last_progress_and_every_status(
             run_id = (await s.start("stages"))["run_id"]
             await s.finished(run_id)
             slow.paused = False
-            seen = told(await slow.until("run", 4))
-        statuses = [event["status"] for event in seen]
-        assert (statuses[0], statuses[-1]) == ("queued", "succeeded")
+            await slow.until("run", 4)
+            await trio.sleep(1)
+        seen = told(slow.events)
+        assert [(event["status"], event["progress"]) for event in seen] == [
+            ("queued", None),
+            ("running", None),
+            ("running", None),
+            ("running", 0.4),
+            ("succeeded", 0.4),
+        ]
 
 
 async def test_when_the_server_goes_followers_are_told(autojump_clock: MockClock) -> None:

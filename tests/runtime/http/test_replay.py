@@ -5,6 +5,7 @@ from __future__ import annotations
 import trio
 from trio.testing import MockClock
 
+from perdure.eventlog.cursor import format_cursor
 from tests.runtime.http.client import client, error_of
 
 
@@ -68,7 +69,14 @@ async def test_a_cursor_that_is_none_is_refused(autojump_clock: MockClock) -> No
         await asking.ended(run_id)
         other = await asking.started("exports")
         foreign = "AQEjRWeJq83vAAAAAAAAAAAAAAAA"
+        head = await asking.behind.node.log.head()
+        restored = format_cursor("f" * 16, head)  # the same event, in another generation
         for path, bad in [
+            (f"/runs/{run_id}", {"at": restored}),
+            ("/runs", {"at": restored}),
+            ("/runs", {"after": restored}),
+            (f"/runs/{run_id}/export", {"after": restored}),
+            (f"/runs/{run_id}/logs", {"after": restored}),
             (f"/runs/{run_id}", {"at": foreign}),
             (f"/runs/{run_id}", {"at": "yesterday"}),
             ("/runs", {"after": foreign}),

@@ -13,6 +13,7 @@ from trio.testing import MockClock
 from perdure.actors.run.views import RunRecord
 from perdure.eventlog import MemoryStore
 from tests.runtime.http.client import JSON, Client, client, error_of
+from tests.runtime.service import TWO_PLUGINS
 
 TERMINAL = {"succeeded", "failed", "canceled", "timeout"}
 
@@ -32,6 +33,26 @@ async def test_a_run_is_created_and_can_be_read_at_once(autojump_clock: MockCloc
         found = await asking.get(response.headers["location"])
         assert found.json()["status"] in {"queued", "running"}
         assert (await asking.ended(body["run_id"]))["status"] == "succeeded"
+
+
+async def test_a_run_waits_begins_and_says_when(autojump_clock: MockClock) -> None:
+    """R2: it is queued and can be read before its entry starts.
+
+    R3: when it does, it is running, started_at is set and updated_at has advanced.
+    """
+    async with client(runs=1) as asking:
+        await asking.started("slow_exports", args={"n": 5})
+        run_id = await asking.started("slow_exports", args={"n": 5})
+        await trio.sleep(1)
+        queued = await asking.record(run_id)
+        assert (queued["status"], queued["started_at"]) == ("queued", None)
+        assert queued["updated_at"] >= queued["created_at"]
+        await trio.sleep(7)
+        running = await asking.record(run_id)
+        assert running["status"] == "running"
+        assert running["updated_at"] >= running["started_at"] > queued["updated_at"] + 1
+        ended = await asking.ended(run_id)
+        assert ended["updated_at"] >= ended["finished_at"] > running["updated_at"] + 1
 
 
 async def test_the_record_has_all_of_its_fields(autojump_clock: MockClock) -> None:
@@ -158,10 +179,10 @@ async def test_a_key_stands_for_one_run(autojump_clock: MockClock) -> None:
 
 
 async def test_a_key_stands_for_one_request(autojump_clock: MockClock) -> None:
-    """R64 R65: another entry or other arguments under the same key are a conflict, with hashes."""
-    async with client() as asking:
+    """R64 R65: another plugin, entry or argument under one key is a conflict, with hashes."""
+    async with client(plugins=TWO_PLUGINS) as asking:
         await asking.started("greet", idempotency_key="k")
-        for other in ({"entry_id": "fail"}, {"args": {"name": "me"}}):
+        for other in ({"entry_id": "fail"}, {"args": {"name": "me"}}, {"plugin_id": "other"}):
             body = {"plugin_id": "test", "entry_id": "greet", "args": {}, **other}
             error = error_of(await asking.post("/runs", {**body, "idempotency_key": "k"}), 409)
             assert error["code"] == "IDEMPOTENCY_CONFLICT"
@@ -186,11 +207,12 @@ async def test_runs_are_listed_newest_first_by_all_that_is_asked(
     autojump_clock: MockClock,
 ) -> None:
     """R82: filters are combined; statuses repeated or by comma; pages join without a hole."""
-    async with client() as asking:
+    async with client(plugins=TWO_PLUGINS) as asking:
         made = []
         for number in range(5):
             entry = "fail" if number % 2 else "greet"
-            made.append(await asking.started(entry, task_id=f"t{number % 2}"))
+            plugin = "other" if number == 4 else "test"
+            made.append(await asking.started(entry, task_id=f"t{number % 2}", plugin_id=plugin))
             await asking.ended(made[-1])
             await trio.sleep(10)
         assert await listed(asking) == made[::-1]
@@ -199,6 +221,10 @@ async def test_runs_are_listed_newest_first_by_all_that_is_asked(
         assert await listed(asking, status=["failed", "succeeded"]) == made[::-1]
         assert await listed(asking, status="failed,succeeded") == made[::-1]
         assert await listed(asking, entry_id="greet", status="failed") == []
+        assert await listed(asking, plugin_id="other") == [made[4]]
+        assert await listed(asking, plugin_id="test") == made[3::-1]
+        assert await listed(asking, plugin_id="test", task_id="t0") == [made[2], made[0]]
+        assert await listed(asking, plugin_id="other", status="failed") == []
         assert await listed(asking, plugin_id="test", root_run_id=made[2]) == [made[2]]
         created = [(await asking.record(run_id))["created_at"] for run_id in made]
         assert await listed(asking, created_from=created[3]) == [made[4], made[3]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -27,7 +26,6 @@ from tests.runtime.world import Example
 
 PLUGINS = {each.id: each for each in map(declared, (Example, Demo))}
 MUCH = os.urandom(1 << 20) * 8
-curl = pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
 
 
 class Served(NamedTuple):
@@ -138,7 +136,7 @@ async def test_many_bytes_over_a_socket() -> None:
         assert (await served.http.get("/version")).status_code == 200  # the connection still works
 
 
-@curl
+@pytest.mark.needs("curl")
 async def test_too_many_bytes_over_a_socket(tmp_path: Path) -> None:
     """R127: 413 while they are still being sent; 415 as well; the sender hears why."""
     source = tmp_path / "source"
@@ -154,7 +152,7 @@ async def test_too_many_bytes_over_a_socket(tmp_path: Path) -> None:
         assert b'"PAYLOAD_TOO_LARGE"' in await served.curl(*is_json, *large)
 
 
-@curl
+@pytest.mark.needs("curl")
 async def test_curl_can_do_all_of_it(tmp_path: Path) -> None:
     """As the guide says: create, upload from a file, resume a download that broke off."""
     async with serving() as served:

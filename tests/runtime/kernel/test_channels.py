@@ -16,7 +16,15 @@ from perdure.runtime.kernel.channels import Subscription
 from perdure.runtime.kernel.channels.service import Frame
 from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.runs.requests import CancelRun, ExportRun
-from tests.runtime.service import Service, events, next_frame, refused, service, until_ended
+from tests.runtime.service import (
+    TWO_PLUGINS,
+    Service,
+    events,
+    next_frame,
+    refused,
+    service,
+    until_ended,
+)
 
 
 async def kept(s: Service, run_id: str) -> list[dict[str, Any]]:
@@ -50,12 +58,14 @@ async def test_a_follower_sees_a_run_from_its_creation_to_its_end(
 
 async def test_filters_let_only_their_runs_pass(autojump_clock: MockClock) -> None:
     """By run, task, plugin, entry, and by the status that is entered (R38, R39, R40, R41)."""
-    async with service() as s:
+    async with service(plugins=TWO_PLUGINS) as s:
         start = await s.cursor()
         mine = (await s.start("greet", task_id="t1"))["run_id"]
         other = (await s.start("fail", task_id="t2"))["run_id"]
-        await s.finished(mine)
-        await s.finished(other)
+        foreign = (await s.start("greet", plugin_id="other", task_id="t3"))["run_id"]
+        reporting = (await s.start("stages", task_id="t4"))["run_id"]
+        for run_id in (mine, other, foreign, reporting):
+            await s.finished(run_id)
 
         async def seen(**where: Any) -> list[tuple[str, str]]:
             subscription = await s.follow("runs", after=start, **where)
@@ -64,12 +74,17 @@ async def test_filters_let_only_their_runs_pass(autojump_clock: MockClock) -> No
         life = [(mine, "queued"), (mine, "running"), (mine, "succeeded")]
         assert await seen(run_id=mine) == life
         assert await seen(task_id="t1") == life
-        assert await seen(entry_id="greet") == life
-        assert len(await seen(plugin_id="test")) == 6
-        assert await seen(plugin_id="other") == []
+        assert await seen(entry_id="greet", plugin_id="test") == life
+        assert {run_id for run_id, _ in await seen(plugin_id="test")} == {mine, other, reporting}
+        theirs = [(foreign, "queued"), (foreign, "running"), (foreign, "succeeded")]
+        assert await seen(plugin_id="other") == theirs
+        succeeded = [(run_id, "succeeded") for run_id in (mine, foreign, reporting)]
         assert sorted(await seen(status=["succeeded", "failed"])) == sorted(
-            [(mine, "succeeded"), (other, "failed")]
+            [*succeeded, (other, "failed")]
         )
+        # A report does not enter the status that its run is in.
+        assert len(await seen(run_id=reporting)) > 3
+        assert await seen(run_id=reporting, status=["running"]) == [(reporting, "running")]
         assert await seen(task_id="t1", status=["failed"]) == []
 
 
@@ -93,14 +108,14 @@ async def test_a_follower_without_a_cursor_begins_with_the_runs_that_have_not_en
         assert [frame["cursor"] is None for frame in frames] == [True, True, False]
         late = (await s.start("greet"))["run_id"]
         seen = await until_ended(subscription)
-        assert {change["run_id"] for change in seen} >= {napping[0]}
+        assert {change["run_id"] for change in seen} == {napping[0], late}
         assert late not in {event["run_id"] for event in listed}
 
         only = await s.follow("runs", run_id=ended)
         (shown,) = (await next_frame(only))["events"]
         assert (shown["op"], shown["status"]) == ("add", "succeeded")
         queued = await s.follow("runs", status=["queued"], task_id="t")
-        assert {e["status"] for e in (await next_frame(queued))["events"]} <= {"queued"}
+        assert {e["status"] for e in (await next_frame(queued))["events"]} == {"queued"}
 
 
 async def test_a_follower_that_reconnects_misses_nothing_and_gets_nothing_twice(

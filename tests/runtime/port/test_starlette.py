@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import AsyncIterator
-from shutil import which
 from typing import Any
 
 import httpx
@@ -157,7 +156,7 @@ async def test_a_route_that_fails_is_logged_once(caplog: pytest.LogCaptureFixtur
     assert world.port.counters.accepted == 1
 
 
-@pytest.mark.skipif(which("curl") is None, reason="curl is not installed")
+@pytest.mark.needs("curl")
 async def test_curl_speaks_with_starlette() -> None:
     """A large upload that waits for `100 Continue`, a stream without buffering, a HEAD."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from base64 import b64decode
@@ -26,13 +25,7 @@ from tests.runtime.service import Service, next_frame, real_service
 
 NEEDS = {"python": [], "node": ["node"], "shell": ["sh", "jq"]}
 LANGUAGES = [
-    pytest.param(
-        language,
-        marks=pytest.mark.skipif(
-            not all(map(shutil.which, needs)), reason=f"{' and '.join(needs)} must be installed"
-        ),
-    )
-    for language, needs in NEEDS.items()
+    pytest.param(language, marks=pytest.mark.needs(*needs)) for language, needs in NEEDS.items()
 ]
 
 

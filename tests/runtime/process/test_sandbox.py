@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -105,7 +104,7 @@ async def test_a_process_gets_two_descriptors_that_a_plain_shell_can_name(
     assert not [text for text in said if text.startswith(("LC_CTYPE=", "PERDURE_GUARD"))]
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="it opens any descriptor")
+@pytest.mark.needs("bash")
 @pytest.mark.parametrize("given", [(3, 4, 5), (5, 3, 4), (4, 5, 3), (7, 3, 20), (10, 11, 4)])
 def test_descriptors_do_not_get_in_each_others_way(tmp_path: Path, given: tuple[int, ...]) -> None:
     """Each goes where it belongs, wherever the server happens to have had them."""

@@ -14,7 +14,7 @@ from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.principal import LOCAL, Principal
 from perdure.runtime.runs import bulk
 from perdure.runtime.runs.part import runs_of
-from tests.runtime.service import Service, refused, service
+from tests.runtime.service import TWO_PLUGINS, Service, refused, service
 
 Answer = dict[str, Any]
 
@@ -85,6 +85,22 @@ async def test_exactly_the_counted_runs_are_canceled(autojump_clock: MockClock) 
             assert (run["status"], run["cancel_reason"]) == ("canceled", "enough")
         assert (await s.read(other))["cancel_requested"] is False
         assert (await s.read(late))["cancel_requested"] is False
+
+
+async def test_runs_of_other_plugins_are_left_alone(autojump_clock: MockClock) -> None:
+    """Many are canceled by the same filters as are listed (R82)."""
+    async with service(plugins=TWO_PLUGINS) as s:
+        args = {"seconds": 50}
+        mine = [(await s.start("nap", args=args, task_id=t))["run_id"] for t in ("a", "b", "a")]
+        theirs = (await s.start("nap", args=args, task_id="a", plugin_id="other"))["run_id"]
+        await trio.sleep(1)
+        where = {"plugin_id": "test", "task_id": "a", "status": ["running"]}
+        listed = [run["run_id"] for run in (await s.call("runs.list", where))["runs"]]
+        assert listed == [mine[2], mine[0]]
+        asked = await confirmed(s, "runs.cancel_many", **where)
+        assert ids_in(await all_pages(s, "runs.cancel_many", asked)) == listed
+        for run_id in (mine[1], theirs):
+            assert (await s.finished(run_id))["status"] == "succeeded"
 
 
 async def test_a_page_asked_for_again_does_nothing_twice(autojump_clock: MockClock) -> None:

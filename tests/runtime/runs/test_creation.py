@@ -17,7 +17,7 @@ from perdure.runtime.runs.requests import (
     GetRun,
     ListRuns,
 )
-from tests.runtime.service import refused, service
+from tests.runtime.service import TWO_PLUGINS, refused, service
 
 # Creating
 
@@ -115,8 +115,8 @@ async def test_one_key_makes_one_run(autojump_clock: MockClock) -> None:
 
 
 async def test_a_key_stands_for_one_request(autojump_clock: MockClock) -> None:
-    """Another entry or other arguments are a conflict that shows both hashes (R64, R65)."""
-    async with service() as s:
+    """Another plugin, entry or argument is a conflict that shows both hashes (R64, R65)."""
+    async with service(plugins=TWO_PLUGINS) as s:
         first = await s.start("greet", args={"name": "a"}, idempotency_key="k")
         error = await refused(
             "IDEMPOTENCY_CONFLICT",
@@ -126,6 +126,9 @@ async def test_a_key_stands_for_one_request(autojump_clock: MockClock) -> None:
         assert error.details["run_id"] == first["run_id"]
         assert error.details["expected"] != error.details["actual"]
         await refused("IDEMPOTENCY_CONFLICT", lambda: s.start("fail", idempotency_key="k"))
+        same = {"args": {"name": "a"}, "idempotency_key": "k"}
+        await refused("IDEMPOTENCY_CONFLICT", lambda: s.start("greet", plugin_id="other", **same))
+        assert len((await s.list(LOCAL, ListRuns()))["runs"]) == 1
 
 
 async def test_a_key_belongs_to_its_principal(autojump_clock: MockClock) -> None:

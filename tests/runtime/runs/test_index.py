@@ -58,6 +58,7 @@ async def test_runs_are_listed_newest_first(autojump_clock: MockClock) -> None:
         assert await ids(runs, statuses=["succeeded", "failed"]) == [third, first]
         assert await ids(runs, statuses=["running"], entry_id="nap") == [second]
         assert await ids(runs, plugin_id="other") == []
+        assert await ids(runs, plugin_id="test", statuses=["failed"]) == [third]
         assert await ids(runs, root_run_id=first) == [first]
         _, mark = await runs.list(RunFilter())
         assert mark == await w.executor.context.log.head()

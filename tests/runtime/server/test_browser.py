@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import subprocess
 import threading
@@ -17,8 +16,6 @@ from typing import Any
 import pytest
 
 from tests.runtime.server.process import PATIENCE, ServerProcess, server
-
-CHROMIUM = shutil.which("chromium")
 
 PAGE = """<!doctype html><meta charset="utf-8"><title>a stranger's page</title><script>
 const base = "BASE";
@@ -106,13 +103,12 @@ def serving_page() -> Iterator[Page]:
 @contextmanager
 def browsing(url: str, profile: Path) -> Iterator[None]:
     """Look at a page for the length of a block."""
-    assert CHROMIUM is not None
     options = (
         *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
         *("--no-first-run", "--disable-extensions", "--disable-background-networking"),
     )
     browser = subprocess.Popen(
-        [CHROMIUM, *options, "--remote-debugging-port=0", f"--user-data-dir={profile}", url],
+        ["chromium", *options, "--remote-debugging-port=0", f"--user-data-dir={profile}", url],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -131,7 +127,7 @@ def come_back(page: Page, running: ServerProcess) -> None:
     page.until(lambda: len(page.told("open")) > lives)
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+@pytest.mark.needs("chromium")
 def test_a_browser_comes_back_and_misses_nothing(tmp_path: Path) -> None:
     """Through a restart and through kill -9, with its Last-Event-ID; what has ended it lets be.
 

@@ -169,7 +169,10 @@ def is_report(event: Any) -> bool:
 
 @pytest.mark.parametrize("kills", [2, pytest.param(40, marks=pytest.mark.soak)])
 def test_followers_miss_nothing_and_get_nothing_twice(kills: int, tmp_path: Path) -> None:
-    """Through so many kill -9 under load, on every surface; each accepted run ends (R44, R126)."""
+    """Through so many kill -9 under load, on every surface; each accepted run ends.
+
+    (R32, R44, R126)
+    """
     chance = random.Random(kills)
     port, stop, done = free_port(), threading.Event(), threading.Event()
     data = tmp_path / "data"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import threading
 from functools import partial
@@ -19,8 +18,6 @@ from perdure.runtime.server.server import Entrance, gate_of, is_loopback, url_of
 from tests.runtime.http.sse import Event, following
 from tests.runtime.server.here import server_here
 from tests.runtime.settings import settings_with
-
-PROMTOOL = shutil.which("promtool")
 
 
 async def until_followed(here: Any, count: int = 1) -> None:
@@ -118,7 +115,7 @@ async def test_one_watchdog_watches_a_server(tmp_path: Path) -> None:
 # Figures
 
 
-@pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed")
+@pytest.mark.needs("promtool")
 async def test_figures_are_as_prometheus_wants_them(tmp_path: Path) -> None:
     """Promtool finds nothing to complain about, and the figures are true."""
     async with server_here(tmp_path) as here, trio.open_nursery() as nursery:
@@ -138,9 +135,8 @@ async def test_figures_are_as_prometheus_wants_them(tmp_path: Path) -> None:
         assert float(figures["perdure_http_requests_total"]) >= 6
         assert float(figures["perdure_log_position"]) == (await here.node.log.head()).position
         assert float(figures["process_resident_memory_bytes"]) > 1e6
-        assert PROMTOOL is not None
         checked = await trio.run_process(
-            [PROMTOOL, "check", "metrics"],
+            ["promtool", "check", "metrics"],
             stdin=response.content,
             capture_stdout=True,
             stderr=subprocess.STDOUT,

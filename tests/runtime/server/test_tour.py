@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -25,7 +24,7 @@ def events_in(path: Path) -> list[Event]:
     return Parser().feed(path.read_bytes())
 
 
-@pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
+@pytest.mark.needs("bash", "curl", "jq")
 def test_the_tour_works(tmp_path: Path) -> None:
     """Start, follow, look back, kill, come back, cancel, stop: it all does what it says."""
     section = README.split("## Five minutes")[1].split("\n## ")[0]

@@ -216,7 +216,8 @@ async def test_reports_are_thinned_and_results_never(
 ) -> None:
     """By run, the last progress comes and every status and export does (R42, R56, R112)."""
     async with service() as s, serving(s) as server, server.connect(format_) as client:
-        noisy = (await s.start("spam", args={"n": 2000}))["run_id"]
+        args = {"n": 2000, "export_every": 50}
+        noisy = (await s.start("spam", args=args))["run_id"]
         await s.start("spam", args={"n": 2000})
         await client.send({"id": 1, "follow": {"channel": "run", "run_id": noisy}})
         messages = await client.until("end")
@@ -227,8 +228,12 @@ async def test_reports_are_thinned_and_results_never(
         assert statuses == ["queued", "running", "succeeded"]
         reports = [change for change in changes if "message" in change]
         times = [change["updated_at"] for change in reports]
+        assert 15 <= len(times) <= (times[-1] - times[0]) / 0.1 + 2  # the last comes with the end
         assert all(later - earlier > 0.09 for earlier, later in pairwise(times[:-1]))
         assert reports[-1]["message"] == "1999"
+        items = [event["export"] for event in shown if "export" in event]
+        assert {item["run_id"] for item in items} == {noisy}
+        assert [item["text"] for item in items] == [f"item {n}" for n in range(0, 2000, 50)]
 
 
 async def test_followers_are_told_when_the_server_drains(autojump_clock: MockClock) -> None:
