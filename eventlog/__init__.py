@@ -14,11 +14,13 @@ from perdure.eventlog.append import StreamWrite as StreamWrite
 from perdure.eventlog.append import Unmoved as Unmoved
 from perdure.eventlog.errors import CodecError as CodecError
 from perdure.eventlog.errors import Conflict as Conflict
+from perdure.eventlog.errors import DamagedRecord as DamagedRecord
 from perdure.eventlog.errors import DiskFull as DiskFull
 from perdure.eventlog.errors import EventLogError as EventLogError
 from perdure.eventlog.errors import InvalidAppend as InvalidAppend
 from perdure.eventlog.errors import InvalidCursor as InvalidCursor
 from perdure.eventlog.errors import LogClosed as LogClosed
+from perdure.eventlog.errors import LogCutShort as LogCutShort
 from perdure.eventlog.errors import LogLocked as LogLocked
 from perdure.eventlog.errors import LogUnsupported as LogUnsupported
 from perdure.eventlog.errors import OutcomeUnknown as OutcomeUnknown

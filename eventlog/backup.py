@@ -3,21 +3,27 @@
 A backup is a prefix of the log, in a file of its own kind that cannot be opened as a log by
 mistake. A restored log gets a new generation, so that cursors from before the restore are refused
 instead of pointing at other events. Either file appears complete and synced, or not at all.
+
+Records are compared with their checksums on the way, and those that have none get one. A log with
+damaged records is refused, unless the caller wants them left out: then the copy has holes, and its
+readers are told of them as they are told of damage.
 """
 
 from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import trio
 
-from perdure.eventlog.errors import LogUnsupported
+from perdure.eventlog.errors import DamagedRecord, LogUnsupported
+from perdure.eventlog.record import with_checksum
 from perdure.eventlog.sqlite.file import sync_directory
 from perdure.eventlog.sqlite.lock import WriterLock
 from perdure.eventlog.sqlite.store import BACKUP, LOG, SqliteStore
 from perdure.eventlog.store import Bounds
+from perdure.eventlog.verify import Problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,21 +36,37 @@ if TYPE_CHECKING:
     Progress = Callable[[int, int], None]  # records copied, records in all (roughly)
 
 
+NAMED: Final = 10  # damaged records that a refusal names; `verify` names more
+
+
 def _no_progress(_done: int, _all: int) -> None:
     pass
 
 
-async def back_up(log: EventLog, target: Path, *, progress: Progress = _no_progress) -> int:
-    """Copy the log as it is now into a new file; give the position that it reaches."""
-    head = await log.head()
+async def back_up(
+    log: EventLog,
+    target: Path,
+    *,
+    left_out: Problems | None = None,
+    progress: Progress = _no_progress,
+) -> int:
+    """Copy the log as it is now into a new file; give the position that it reaches.
+
+    Damaged records are noted in ``left_out``; without it they are refused.
+    """
+    head, damage = await log.head(), left_out or Problems()
     draft = await log.in_thread(_draft_for, target)
     try:
         copy = await log.in_thread(_create, draft, log.env, BACKUP)
         try:
             position = 0
             while position < head.position:
-                position = await log.in_thread(copy_page, log.store, copy, position, head.position)
+                position = await log.in_thread(
+                    copy_page, log.store, copy, position, head.position, damage
+                )
                 progress(position, head.position)
+            if left_out is None:
+                _refuse(damage)
             await log.in_thread(copy.complete)
         finally:
             with trio.CancelScope(shield=True):
@@ -57,29 +79,41 @@ async def back_up(log: EventLog, target: Path, *, progress: Progress = _no_progr
 
 
 def restore(
-    backup: Path, target: Path, *, env: Env, progress: Progress = _no_progress
+    backup: Path,
+    target: Path,
+    *,
+    env: Env,
+    left_out: Problems | None = None,
+    progress: Progress = _no_progress,
 ) -> SqliteStore:
-    """Make a log of a backup, with a new generation, and open it as its writer."""
+    """Make a log of a backup, with a new generation, and open it as its writer.
+
+    Damaged records are noted in ``left_out``; without it they are refused.
+    """
     target = target.resolve()
     lock = WriterLock(target)
     try:
-        _restore_into(backup, target, env, progress)
+        _restore_into(backup, target, env, left_out, progress)
         return SqliteStore.open(target, env=env, lock=lock)
     except BaseException:
         lock.release()
         raise
 
 
-def _restore_into(backup: Path, target: Path, env: Env, progress: Progress) -> None:
-    draft = _draft_for(target)
+def _restore_into(
+    backup: Path, target: Path, env: Env, left_out: Problems | None, progress: Progress
+) -> None:
+    draft, damage = _draft_for(target), left_out or Problems()
     source = SqliteStore.open_reader(backup, kind=BACKUP)
     try:
         copy = _create(draft, env, LOG)
         try:
             position, end = 0, source.head().position
             while position < end:
-                position = copy_page(source, copy, position, end)
+                position = copy_page(source, copy, position, end, damage)
                 progress(position, end)
+            if left_out is None:
+                _refuse(damage)
             copy.complete()
         finally:
             copy.close()
@@ -91,15 +125,25 @@ def _restore_into(backup: Path, target: Path, env: Env, progress: Progress) -> N
         source.close()
 
 
-def copy_page(source: Store, target: Store, after: int, upto: int) -> int:
-    """Copy the next records, bytes and positions as they are; give the last position copied."""
-    page = source.read_all(after, Bounds(upto=upto))
+def copy_page(source: Store, target: Store, after: int, upto: int, damage: Problems) -> int:
+    """Copy the next records, bytes and positions as they are; give the last position looked at."""
+    try:
+        page = source.read_all(after, Bounds(upto=upto))
+    except DamagedRecord as found:
+        damage.note([str(found)])
+        return found.last
     if not page.records:
         return upto
-    target.commit(page.records)
+    target.commit([r if r.checksum is not None else with_checksum(r) for r in page.records])
     if target.needs_upkeep:
         target.upkeep()
     return page.records[-1].position
+
+
+def _refuse(damage: Problems) -> None:
+    if not damage.sound:
+        named = "; ".join(damage.problems[:NAMED])
+        raise DamagedRecord("the log", f"{damage.problem_count} of its records: {named}")
 
 
 def publish(draft: Path, target: Path) -> None:

@@ -14,10 +14,12 @@ EventLogError
 ├── InvalidCursor            the caller's fault: not a place in this log
 ├── CodecError               bytes or values outside our CBOR profile
 │   └── UnreadableRecord         not the caller's: what is stored cannot be decoded
-│       └── UnknownEvent             because a newer release has written it; upgrade
+│       ├── UnknownEvent             because a newer release has written it; upgrade
+│       └── DamagedRecord            because it is not what was written; bring back a backup
 ├── StoreConflict            the store's backstop refused a batch (never seen by callers)
 ├── StoreFailed              the database cannot be read or written; look at the disk
 │   └── StoreDamaged             because its file is damaged; bring back a backup
+│       └── LogCutShort              because its end is missing; bring back the file with it
 ├── LogClosed                this log no longer works; open it again
 │   ├── StoreUnreadable          because its database cannot be read; nothing was written
 │   └── OutcomeUnknown           and whether the append was written is not known
@@ -132,6 +134,22 @@ class UnknownEvent(UnreadableRecord):
         self.schema = schema
 
 
+class DamagedRecord(UnreadableRecord):
+    """A record is missing, or not what was written: its checksum does not match.
+
+    ``position`` and ``last`` say where, as far as that is known: several records may be missing.
+    """
+
+    def __init__(
+        self, what: str, reason: str, *, position: int = 0, last: int = 0, stream: str = ""
+    ) -> None:
+        """Name what was asked for and what is wrong with it."""
+        super().__init__(f"{what} is damaged: {reason}")
+        self.position = position
+        self.last = max(position, last)
+        self.stream = stream
+
+
 class StoreConflict(EventLogError):
     """The database refused a batch: a version exists already, or a stream is sealed."""
 
@@ -147,6 +165,22 @@ class StoreDamaged(StoreFailed):
         """Name the file and what the database says of it."""
         super().__init__(f"{path} is damaged: {reason}")
         self.path = path
+        self.reason = reason
+
+
+class LogCutShort(StoreDamaged):
+    """The log ends before a position that a file beside it has seen."""
+
+    def __init__(self, path: str, end: int, witness: str, position: int) -> None:
+        """Name where the log ends, and the file that knows of more."""
+        super().__init__(
+            path, f"it ends at position {end}, but {witness} has seen position {position}"
+        )
+        self.remedy = (
+            "The newest records are missing. Put log.db-wal back, if it was moved or deleted, or"
+            " restore a backup\ninto another directory. To go on without those records, delete"
+            f" {witness}: it is made\nanew from the log."
+        )
 
 
 class LogClosed(EventLogError):

@@ -61,11 +61,15 @@ class FollowedLog(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowLimits:
-    """How large a batch may be, and how long a follower may stay silent."""
+    """How large a batch may be, and how long a follower may stay silent.
+
+    A follower that meets a damaged record gets DamagedRecord, unless it passes damage over.
+    """
 
     records: int = BATCH_RECORDS
     bytes: int = BATCH_BYTES
     heartbeat: float = HEARTBEAT
+    pass_damage: bool = False
 
 
 class Heartbeat(NamedTuple):
@@ -166,7 +170,7 @@ class Follow:
     async def _read_page(self, limit: int) -> list[Record]:
         if self._source.env.faults is not None:
             await self._source.env.faults.reach(FaultPoint.FOLLOW_READ)
-        bounds = Bounds(None, limit, self._limits.bytes)
+        bounds = Bounds(None, limit, self._limits.bytes, self._limits.pass_damage)
         page = await self._source.read_where(self._where, self._mark.position, bounds)
         matching = self._select(page.records)
         self._mark = page.records[-1].mark if page.more else max(page.head, self._mark)

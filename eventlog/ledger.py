@@ -16,8 +16,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, TypeVar
 
+from perdure.eventlog import checksum
 from perdure.eventlog.append import Append, StreamWrite
 from perdure.eventlog.errors import (
+    DamagedRecord,
     EventLogError,
     InvalidAppend,
     ScopeMoved,
@@ -116,12 +118,15 @@ class Ledger:
 
     def admit(self, append: Append, commit_time: int) -> Verdict:
         """Judge an append against history and the batch so far; number its records if it fits."""
-        error, depends_on_batch = self._conflict(append)
-        if error is None:
-            return Admitted(self._number(append.writes, commit_time))
-        if depends_on_batch:
-            return Deferred()
-        stored = self._already_stored(append)
+        try:
+            error, depends_on_batch = self._conflict(append)
+            if error is None:
+                return Admitted(self._number(append.writes, commit_time))
+            if depends_on_batch:
+                return Deferred()
+            stored = self._already_stored(append)
+        except DamagedRecord as damage:
+            return AppendRefused(damage)  # of one stream; the others are as they were
         return Repeated(stored) if stored else AppendRefused(error)
 
     def keep(self) -> None:
@@ -180,22 +185,21 @@ class Ledger:
             for event in write.events:
                 position += 1
                 version += 1
-                records.append(
-                    Record(
-                        position,
-                        write.stream,
-                        version,
-                        event.name,
-                        event.body,
-                        write.scope,
-                        event.event_id,
-                        event.event_time,
-                        commit_time,
-                        event.schema,
-                        int(write.seal and version == write.expected + len(write.events)),
-                        bytes(event.meta),
-                    )
+                values = (
+                    position,
+                    write.stream,
+                    version,
+                    event.name,
+                    event.body,
+                    write.scope,
+                    event.event_id,
+                    event.event_time,
+                    commit_time,
+                    event.schema,
+                    int(write.seal and version == write.expected + len(write.events)),
+                    bytes(event.meta),
                 )
+                records.append(Record._make(checksum.append_to(values)))
             _renew(self._streams, write.stream, StreamState(version, write.scope, write.seal))
             _renew(self._scopes, write.scope, position)
             if write.scope in self._watched:

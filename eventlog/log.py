@@ -18,7 +18,7 @@ import trio
 
 from perdure.eventlog.cursor import check_of
 from perdure.eventlog.env import FaultPoint
-from perdure.eventlog.errors import LogClosed, Unavailable
+from perdure.eventlog.errors import DamagedRecord, LogClosed, Unavailable
 from perdure.eventlog.filter import EVERYTHING, Filter
 from perdure.eventlog.follow import Follow, FollowLimits
 from perdure.eventlog.reading import Page, Reading, matching
@@ -184,8 +184,8 @@ class EventLog:
         """Read a stream's records after a version, as the log was at a place."""
         return await self.in_thread(self._reading.read_stream, stream, after, at, limit)
 
-    async def read_streams(self, streams: Sequence[str], *, limit: int) -> list[Page]:
-        """Read the first few records of each of several streams, all in one go."""
+    async def read_streams(self, streams: Sequence[str], *, limit: int) -> list[Page | None]:
+        """Read the first few records of each of several streams; None if one is damaged."""
         return await self.in_thread(self._reading.read_streams, streams, limit)
 
     async def read_where(self, where: Filter, after: int, bounds: Bounds) -> StoredPage:
@@ -274,6 +274,9 @@ class EventLog:
                 page = await self.in_thread(self.store.read_all, self.tail.head.position, Bounds())
             except Unavailable:
                 await self.env.sleep(POLL_INTERVAL)
+                continue
+            except DamagedRecord:  # whoever follows reads it, and is told
+                self.tail.skip_to(await self.in_thread(self.store.head))
                 continue
             if page.head.position - self.tail.head.position > self._tail_records:
                 self.tail.skip_to(page.head)

@@ -27,6 +27,8 @@ class MemoryStore(POPOApplicationRecorder):
     """Records in lists. See ``perdure.eventlog.store.Store`` for the methods' promises."""
 
     needs_upkeep: Final = False
+    unchecked: Final = 0  # memory is taken as it is
+    wal_bytes: Final = 0
 
     def __init__(self, generation: str = "0123456789abcdef", *, writable: bool = True) -> None:
         """Start empty."""

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from perdure.eventlog.cursor import Cursor, check_of, format_cursor, parse_cursor
-from perdure.eventlog.errors import InvalidCursor
+from perdure.eventlog.errors import DamagedRecord, InvalidCursor
 from perdure.eventlog.record import START, Mark, Record
 from perdure.eventlog.snapshots import SnapshotKey
 from perdure.eventlog.store import PAGE_RECORDS, Bounds, StoredPage
@@ -75,9 +75,15 @@ class Reading:
         """Read a stream's records after a version, as the log was at a place."""
         return self.page(self.store.read_stream(stream, after, bounded(at, limit)), at)
 
-    def read_streams(self, streams: Sequence[str], limit: int) -> list[Page]:
-        """Read the first few records of each of several streams."""
-        return [self.read_stream(stream, 0, None, limit) for stream in streams]
+    def read_streams(self, streams: Sequence[str], limit: int) -> list[Page | None]:
+        """Read the first few records of each of several streams; None if one is damaged."""
+        pages: list[Page | None] = []
+        for stream in streams:
+            try:
+                pages.append(self.read_stream(stream, 0, None, limit))
+            except DamagedRecord:
+                pages.append(None)
+        return pages
 
     def read_from_snapshot(
         self, stream: str, fold: str, at: Mark | None

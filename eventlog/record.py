@@ -11,7 +11,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
 
-from perdure.eventlog import cbor
+from perdure.eventlog import cbor, checksum
 from perdure.eventlog.errors import CodecError
 
 EVENT_ID_BYTES = 16
@@ -101,6 +101,7 @@ class Record(NamedTuple):
     schema: int
     seal: int  # 1 if nothing may follow in this stream
     meta: bytes
+    checksum: bytes | None = None  # of all that is before; None if it was written without one
 
     @property
     def mark(self) -> Mark:
@@ -118,6 +119,11 @@ class Record(NamedTuple):
         return Metadata.decode(self.meta)
 
 
+def with_checksum(record: Record) -> Record:
+    """Give a record the checksum of its values."""
+    return Record._make(checksum.append_to(record[:-1]))
+
+
 def check_metadata(stored: bytes) -> None:
     """Raise CodecError unless these bytes are metadata that every follower can filter by."""
     found = cbor.decode_strict(stored)
@@ -129,17 +135,19 @@ def check_metadata(stored: bytes) -> None:
 def foreign_record(position: int, stream: str, version: int, name: str, body: bytes) -> Record:
     """Make a record of an event that came through the recorder interface of ``eventsourcing``."""
     seed = f"{stream}\n{version}".encode()
-    return Record(
-        position=position,
-        stream=stream,
-        version=version,
-        name=name,
-        body=body,
-        scope=stream,
-        event_id=blake2b(seed, digest_size=EVENT_ID_BYTES).digest(),
-        event_time=0,
-        commit_time=0,
-        schema=1,
-        seal=0,
-        meta=NO_METADATA,
+    return with_checksum(
+        Record(
+            position=position,
+            stream=stream,
+            version=version,
+            name=name,
+            body=body,
+            scope=stream,
+            event_id=blake2b(seed, digest_size=EVENT_ID_BYTES).digest(),
+            event_time=0,
+            commit_time=0,
+            schema=1,
+            seal=0,
+            meta=NO_METADATA,
+        )
     )

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
+from perdure.eventlog.checksum import append_to, is_sound
 from perdure.eventlog.private import make_private
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 MAX_STATE_BYTES: Final = 1 << 20  # a larger state is folded again rather than kept in memory
 KEPT: Final = 4  # of one key: the newest for recovery, some older ones for time travel
 
-_FORMAT: Final = 1  # of the file; one of another format is emptied
+_FORMAT: Final = 2  # of the file; one of another format is emptied
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS snapshots (
     kind TEXT NOT NULL,
@@ -32,12 +33,13 @@ CREATE TABLE IF NOT EXISTS snapshots (
     generation TEXT NOT NULL,
     event_check BLOB NOT NULL,
     state BLOB NOT NULL,
+    checksum BLOB NOT NULL,
     PRIMARY KEY (kind, name, fold, number)
 ) WITHOUT ROWID
 """
-_SAVE: Final = "INSERT OR REPLACE INTO snapshots VALUES (?1, ?2, ?3, ?5, ?4, ?6, ?7)"
+_SAVE: Final = "INSERT OR REPLACE INTO snapshots VALUES (?1, ?2, ?3, ?5, ?4, ?6, ?7, ?8)"
 _NEWEST: Final = """
-SELECT number, event_check, state FROM snapshots
+SELECT kind, name, fold, generation, number, event_check, state, checksum FROM snapshots
 WHERE kind = ?1 AND name = ?2 AND fold = ?3 AND generation = ?4 AND number <= ?5
 ORDER BY number DESC LIMIT 1
 """
@@ -116,8 +118,8 @@ class MemorySnapshots:
 class SnapshotFile:
     """Snapshots in a small SQLite file beside the log.
 
-    A cache never hurts: a damaged file is started anew, and one that cannot be read or written
-    (a full disk, say) is as good as an empty one.
+    A cache never hurts: a damaged file is started anew, one that cannot be read or written (a full
+    disk, say) is as good as an empty one, and so is a snapshot that its checksum does not match.
     """
 
     def __init__(self, path: Path, *, writable: bool = True) -> None:
@@ -138,7 +140,7 @@ class SnapshotFile:
         """Keep a snapshot, and only a few older ones of its key."""
         row = (*snapshot.key, snapshot.number, snapshot.check, snapshot.state)
         with suppress(sqlite3.Error), self._lock, self._database:
-            self._database.execute(_SAVE, row)
+            self._database.execute(_SAVE, append_to(row))
             self._database.execute(_PRUNE, (*snapshot.key, KEPT))
 
     def newest(self, key: SnapshotKey, upto: int | None) -> Snapshot | None:
@@ -147,9 +149,9 @@ class SnapshotFile:
         with suppress(sqlite3.Error), self._lock:
             limit = _ANY_NUMBER if upto is None else upto
             row = self._database.execute(_NEWEST, (*key, limit)).fetchone()
-        if row is None:
+        if row is None or not is_sound(row):
             return None
-        number, check, state = row
+        number, check, state = row[len(key) : -1]
         return Snapshot(key=key, number=number, check=check, state=state)
 
     def close(self) -> None:

@@ -26,15 +26,31 @@ class StoredPage(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """How far a page may reach: up to a position, in records and in bytes."""
+    """How far a page may reach: up to a position, in records and in bytes.
+
+    With ``pass_damage`` a read by position passes damaged records over, and logs each; without, it
+    ends before one.
+    """
 
     upto: int | None = None
     records: int = PAGE_RECORDS
     bytes: int = PAGE_BYTES
+    pass_damage: bool = False
+
+
+class Witness(NamedTuple):
+    """A file beside the log, and the last position that it has seen."""
+
+    file: str
+    position: int
 
 
 class Store(Lookup, Protocol):
-    """An append-only database of records with one writer."""
+    """An append-only database of records with one writer.
+
+    A read ends before a record that is missing or not what was written; one that begins there
+    raises DamagedRecord.
+    """
 
     @property
     def generation(self) -> str:
@@ -44,8 +60,16 @@ class Store(Lookup, Protocol):
     def writable(self) -> bool:
         """Whether this process is the writer."""
 
+    @property
+    def unchecked(self) -> int:
+        """The position up to which records were written without a checksum."""
+
+    @property
+    def wal_bytes(self) -> int:
+        """How many bytes were written, and are not in the database's own file yet."""
+
     def commit(self, records: Sequence[Record]) -> None:
-        """Write records and return when they are on disk: all of them or none.
+        """Write records, with their checksums, and return when they are on disk: all or none.
 
         Raises StoreConflict, DiskFull or StoreBusy with nothing written. Any other exception
         means that the outcome is unknown.
@@ -86,7 +110,7 @@ class Store(Lookup, Protocol):
         """The version that a stream had at a position, 0 if it did not exist yet."""
 
     def read_by_stream(self, after: tuple[str, int], limit: int) -> Sequence[Record]:
-        """Read all records in order of (stream, version): what verification walks along."""
+        """Read records in order of (stream, version), but damaged ones: for verification."""
 
     def integrity_problems(self) -> Sequence[str]:
         """Check the database itself: its structure, and that each event id occurs once."""

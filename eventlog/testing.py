@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from perdure.eventlog import cbor
 from perdure.eventlog.env import IdMint
 from perdure.eventlog.errors import StoreConflict
-from perdure.eventlog.record import START, Mark, Metadata, NewEvent, Record
+from perdure.eventlog.record import START, Mark, Metadata, NewEvent, Record, with_checksum
 from perdure.eventlog.store import Bounds
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def example_record(
 ) -> Record:
     """Make a record as the writer would number it."""
     event = example_event(filling=b"x" * size)
-    return Record(
+    record = Record(
         position=position,
         stream=stream,
         version=version,
@@ -82,6 +82,7 @@ def example_record(
         seal=int(seal),
         meta=event.meta,
     )
+    return with_checksum(record)
 
 
 def example_log(streams: int = 3, length: int = 5) -> list[Record]:

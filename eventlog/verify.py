@@ -1,17 +1,19 @@
 """Verification: whether the log keeps its own promises.
 
-Checked are versions without holes, positions and commit times that only grow, seals that end their
-streams, scopes that never change, event ids that occur once, and that every record can be decoded.
+Checked are checksums, versions without holes, positions and commit times that only grow, seals that
+end their streams, scopes that never change, event ids that occur once, and that every record can be
+decoded.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from perdure.eventlog import cbor
-from perdure.eventlog.errors import CodecError, StoreFailed
-from perdure.eventlog.record import EVENT_ID_BYTES, Record, check_metadata
+from perdure.eventlog.errors import CodecError, DamagedRecord, StoreFailed
+from perdure.eventlog.record import EVENT_ID_BYTES, START, Record, check_metadata
 from perdure.eventlog.store import PAGE_RECORDS, Bounds
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
     from perdure.eventlog.record import Mark
     from perdure.eventlog.registry import EventRegistry
-    from perdure.eventlog.store import Store
+    from perdure.eventlog.store import Store, Witness
 
     Arguments = TypeVarTuple("Arguments")
 
@@ -35,9 +37,6 @@ class Verifiable(Protocol):
     def store(self) -> Store:
         """What it is stored in."""
 
-    async def head(self) -> Mark:
-        """Give the place of the newest record."""
-
     async def in_thread(
         self,
         fn: Callable[[Unpack[Arguments]], Result],
@@ -47,11 +46,9 @@ class Verifiable(Protocol):
 
 
 @dataclass(slots=True)
-class Report:
-    """What verification found. ``problems`` holds the first hundred of them."""
+class Problems:
+    """What is wrong with something. ``problems`` holds the first hundred."""
 
-    records: int = 0
-    streams: int = 0
     problems: list[str] = field(default_factory=list)
     problem_count: int = 0
 
@@ -68,39 +65,81 @@ class Report:
                 self.problems.append(problem)
 
 
+@dataclass(slots=True)
+class Report(Problems):
+    """What verification read and found.
+
+    ``unchecked`` records were written before there were checksums: a changed value of theirs is
+    found only if it breaks another rule.
+    """
+
+    records: int = 0
+    unchecked: int = 0
+    streams: int = 0
+
+
 async def verify(
     log: Verifiable,
     *,
     registry: EventRegistry | None = None,
+    witness: Witness | None = None,
     progress: Callable[[int], None] = lambda _records: None,
 ) -> Report:
-    """Read the whole log twice, by position and by stream, and report what is wrong."""
-    report = Report()
+    """Read the whole log twice, by position and by stream, and report what is wrong.
+
+    ``witness`` is a file beside the log that knows how far the log has come.
+    """
+    report, head = Report(), START
     try:
         report.note(await log.in_thread(log.store.integrity_problems))
-        last = await log.in_thread(log.store.last_position)
-        head = await log.head()
-        if head.position < last:
-            report.note([f"the log ends at {head.position}, but position {last} was used before"])
-        await _verify_order(log, head.position, registry, report, progress)
-        await _verify_streams(log, head.position, report)
+        head, problems = await log.in_thread(_end, log.store, witness)
+        report.note(problems)
     except StoreFailed as exc:
         report.note([f"the database cannot be read: {exc}"])
+    report.unchecked = min(log.store.unchecked, head.position)
+    for walk in (
+        partial(_verify_order, registry=registry, progress=progress),
+        _verify_streams,
+    ):
+        try:
+            await walk(log, head.position, report)
+        except StoreFailed as exc:
+            report.note([f"the database cannot be read: {exc}"])
     return report
+
+
+def _end(store: Store, witness: Witness | None) -> tuple[Mark, list[str]]:
+    """Give the head of the log, and what contradicts it. A writer may be at work meanwhile."""
+    before, head, after = store.last_position(), store.head(), store.last_position()
+    where, problems = f"the log ends at {head.position}", []
+    if head.position < before:
+        problems.append(f"{where}, but position {before} was used before")
+    if head.position > after:
+        problems.append(f"{where}, but its last position should be {after}")
+    if witness is not None and head.position < witness.position:
+        problems.append(f"{where}, but {witness.file} has seen position {witness.position}")
+    return head, problems
 
 
 async def _verify_order(
     log: Verifiable,
     upto: int,
-    registry: EventRegistry | None,
     report: Report,
+    *,
+    registry: EventRegistry | None,
     progress: Callable[[int], None],
 ) -> None:
     position = commit_time = 0
     while position < upto:
-        page = await log.in_thread(log.store.read_all, position, Bounds(upto=upto))
-        if not page.records:
-            return
+        try:
+            page = await log.in_thread(log.store.read_all, position, Bounds(upto=upto))
+        except DamagedRecord as damage:
+            found = f" (of stream {damage.stream!r})" if damage.stream else ""
+            missing = damage.last - damage.position
+            more = f", and so are the next {missing}" if missing else ""
+            report.note([f"{damage}{more}{found}"])
+            position = damage.last
+            continue
         for record in page.records:
             if record.position != position + 1:
                 report.note([f"record {record.position} follows {position}: some are missing"])
@@ -111,6 +150,8 @@ async def _verify_order(
             report.note(_undecodable(record, registry))
         report.records += len(page.records)
         progress(report.records)
+        if not page.records:
+            return
 
 
 async def _verify_streams(log: Verifiable, upto: int, report: Report) -> None:

@@ -9,8 +9,9 @@ there when it comes to them. A backup appears under its name complete and synced
 What is restored appears the other way round: first blobs and seals, and the log when they are
 there.
 
-Hashes are checked on the way. What is missing or damaged is reported, and the rest is copied: a
-backup with a hole is better than none, if one knows of the hole.
+Hashes are checked on the way. A blob or a seal that is missing or damaged is reported, and the rest
+is copied: a backup with a hole is better than none, if one knows of the hole. A damaged record is
+refused, unless the caller wants such records left out.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from perdure.eventlog.errors import LogUnsupported
 from perdure.eventlog.log import EventLog
 from perdure.eventlog.sqlite.file import sync_directory
 from perdure.eventlog.sqlite.store import BACKUP, SqliteStore
-from perdure.eventlog.verify import MAX_PROBLEMS
+from perdure.eventlog.verify import Problems
 from perdure.runtime.blobs.file_depot import DRAFTS, SCOPES, FileDepot
 from perdure.runtime.blobs.references import References, catch_up
 from perdure.runtime.blobs.store import CHUNK
@@ -53,37 +54,25 @@ _DAMAGED: Final = "is damaged"
 
 
 @dataclass(slots=True)
-class BlobReport:
-    """Which blobs the log names, and what is wrong with them; the first hundred problems."""
+class BlobReport(Problems):
+    """Which blobs the log names, and what is wrong with them."""
 
     blobs: int = 0
     bytes: int = 0
-    problems: list[str] = field(default_factory=list)
-    problem_count: int = 0
-
-    @property
-    def sound(self) -> bool:
-        """Whether nothing was found."""
-        return not self.problem_count
-
-    def note(self, blob: Blob, problem: str) -> None:
-        """Take a problem in."""
-        self.problem_count += 1
-        if len(self.problems) < MAX_PROBLEMS:
-            self.problems.append(f"{blob.url} {problem}")
 
 
 @dataclass(frozen=True, slots=True)
 class BackupReport:
-    """What was copied beside the log, and what is wrong with it."""
+    """What was copied beside the log, what is wrong with it, and the records left out."""
 
     blobs: BlobReport
     seals: SealReport
+    left_out: Problems = field(default_factory=Problems)
 
     @property
     def sound(self) -> bool:
         """Whether nothing was found."""
-        return self.blobs.sound and self.seals.sound
+        return self.blobs.sound and self.seals.sound and self.left_out.sound
 
 
 async def back_up(
@@ -93,15 +82,17 @@ async def back_up(
     *,
     seals: SealFolder | None = None,
     with_key: bool = True,
+    left_out: Problems | None = None,
 ) -> BackupReport:
     """Copy the log as it is now, and what it names, into a new directory.
 
-    The key that opens the seals goes along unless it is to be left out.
+    The key that opens the seals goes along unless it is to be left out. Damaged records are noted
+    in ``left_out``; without it they are refused.
     """
     files = trio.CapacityLimiter(_THREADS)
     draft = await log.env.run_sync(_draft_for, target, limiter=files)
     try:
-        report = await _fill(draft, log, depot, seals, with_key=with_key)
+        report = await _fill(draft, log, depot, seals, with_key=with_key, left_out=left_out)
         await log.env.run_sync(_publish, draft, target, limiter=files)
     except BaseException:
         with trio.CancelScope(shield=True):  # secrets may be in it
@@ -111,48 +102,67 @@ async def back_up(
 
 
 async def _fill(
-    draft: Path, log: EventLog, depot: Depot, seals: SealFolder | None, *, with_key: bool
+    draft: Path,
+    log: EventLog,
+    depot: Depot,
+    seals: SealFolder | None,
+    *,
+    with_key: bool,
+    left_out: Problems | None,
 ) -> BackupReport:
     """Copy everything into a directory that nobody knows of yet."""
     files = trio.CapacityLimiter(_THREADS)
     sealed = None if seals is None else SealsToBackUp(seals, draft)
     if sealed is not None:
         await log.env.run_sync(sealed.collect, limiter=files)
-    await back_up_log(log, draft / LOG_BACKUP)
+    await back_up_log(log, draft / LOG_BACKUP, left_out=left_out)
     with closing(SqliteStore.open_reader(draft / LOG_BACKUP, kind=BACKUP)) as store:
         kept = SealReport()
         if sealed is not None:
             complete = partial(sealed.complete, store, log.store, with_key=with_key)
             kept = await log.env.run_sync(complete, limiter=files)
-        return BackupReport(await _copy(log.env, store, depot, FileDepot(draft)), kept)
+        blobs = await _copy(log.env, store, depot, FileDepot(draft), left_out)
+        return BackupReport(blobs, kept, left_out or Problems())
 
 
-async def restore(source: Path, log_path: Path, depot: Depot, *, env: Env) -> BackupReport:
-    """Bring back the blobs and seals of a backup, and then its log, with a new generation."""
+async def restore(
+    source: Path,
+    log_path: Path,
+    depot: Depot,
+    *,
+    env: Env,
+    left_out: Problems | None = None,
+) -> BackupReport:
+    """Bring back the blobs and seals of a backup, and then its log, with a new generation.
+
+    Damaged records are noted in ``left_out``; without it they are refused, before anything is made.
+    """
     files = trio.CapacityLimiter(_THREADS)
     _refuse_to_overwrite(log_path)
     if source.name.endswith(UNFINISHED):
         raise LogUnsupported(f"{source} is a backup that was never completed; restore another")
     sealed = await env.run_sync(SealsToRestore, source, log_path.parent, limiter=files)
     with closing(SqliteStore.open_reader(source / LOG_BACKUP, kind=BACKUP)) as store:
-        blobs = await _copy(env, store, FileDepot(source), depot)
+        blobs = await _copy(env, store, FileDepot(source), depot, left_out)
         seals = await env.run_sync(sealed.restore, store, limiter=files)
 
     def bring_back() -> None:
-        restore_log(source / LOG_BACKUP, log_path, env=env).close()
+        restore_log(source / LOG_BACKUP, log_path, env=env, left_out=left_out).close()
 
     await env.run_sync(bring_back, limiter=files)
-    return BackupReport(blobs, seals)
+    return BackupReport(blobs, seals, left_out or Problems())
 
 
 async def verify_blobs(
     log: EventLog, depot: Depot, *, progress: Callable[[int], None] = lambda _blobs: None
 ) -> BlobReport:
     """Read every blob that the log names, and report what is missing or damaged."""
-    return await _each(log, partial(_read, depot), progress)
+    return await _each(log, partial(_read, depot), progress, pass_damage=True)
 
 
-async def _copy(env: Env, store: SqliteStore, source: Depot, target: Depot) -> BlobReport:
+async def _copy(
+    env: Env, store: SqliteStore, source: Depot, target: Depot, left_out: Problems | None
+) -> BlobReport:
     """Copy the blobs that a log names from one depot to another."""
 
     def copy(blob: Blob) -> int | str:
@@ -165,19 +175,21 @@ async def _copy(env: Env, store: SqliteStore, source: Depot, target: Depot) -> B
         finally:
             draft.discard()
 
-    return await _each(EventLog(env, store), copy)
+    return await _each(EventLog(env, store), copy, pass_damage=left_out is not None)
 
 
 async def _each(
     log: EventLog,
     look: Callable[[Blob], int | str],
     progress: Callable[[int], None] = lambda _blobs: None,
+    *,
+    pass_damage: bool,
 ) -> BlobReport:
     """Look at every blob that a log names: its size counts, or what is wrong with it."""
     report, last = BlobReport(), None
     threads = trio.CapacityLimiter(_THREADS)
     with closing(References()) as references:
-        await catch_up(log, references)
+        await catch_up(log, references, pass_damage=pass_damage)
         while page := references.after(last):
             for blob, promised in page:
                 found = await log.env.run_sync(look, blob, limiter=threads)
@@ -185,7 +197,7 @@ async def _each(
                     report.blobs += 1
                     report.bytes += found
                 elif promised or found != _MISSING:  # anybody may talk of a blob that never was
-                    report.note(blob, found)
+                    report.note([f"{blob.url} {found}"])
                 progress(report.blobs)
             last = page[-1].blob
     return report

@@ -33,6 +33,7 @@ def described(record: Record, log: EventLog, registry: EventRegistry) -> dict[st
     plain = {
         name: value.hex() if isinstance(value, bytes) else value
         for name, value in record._asdict().items()
+        if name != "checksum"  # which older formats do not have
     }
     return {**plain, "cursor": log.cursor(record.mark), "event": repr(registry.decode(record))}
 

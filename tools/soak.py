@@ -41,7 +41,7 @@ class Part:
 
 PARTS: Final[Mapping[str, Part]] = {
     "crash": Part(
-        volume="hundreds of kill -9, 40,000 power cuts, every failing call",
+        volume="hundreds of kill -9, 40,000 power cuts, every failing call, 10,000 flipped bits",
         runs=[("-m", "soak", "--numprocesses=auto", CRASH)],
     ),
     "fuzz": Part(

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BUSY_SECONDS: Final = 5
+# A text that is no UTF-8 is an error without a code; in a message about it, it is the second one.
+DATABASE_ERRORS: Final = (sqlite3.Error, UnicodeDecodeError)
 POOL_SIZE: Final = 6  # the log's four reading threads, the writer, and one to spare
 _PRIMARY_CODE: Final = 0xFF
 _CLOSE_PATIENCE: Final = 100  # tenths of a second; a page is read in some milliseconds
@@ -127,7 +129,7 @@ class _Pool(SQLiteConnectionPool):
             raise not_opened(self._path, exc) from exc
         try:
             self._set_up(database)
-        except sqlite3.Error as exc:
+        except DATABASE_ERRORS as exc:
             database.close()
             raise not_opened(self._path, exc) from exc
         except BaseException:
@@ -176,7 +178,7 @@ class Datastore(SQLiteDatastore):
                 cursor = wrapped.sqlite_cursor
                 cursor.row_factory = None
                 yield cursor
-        except sqlite3.Error as exc:
+        except DATABASE_ERRORS as exc:
             raise classified(exc, self._path) from exc
 
     @contextmanager
@@ -190,7 +192,7 @@ class Datastore(SQLiteDatastore):
             with self.writing() as connection, connection.cursor() as cursor:
                 cursor.row_factory = None
                 yield cursor
-        except sqlite3.Error as exc:
+        except DATABASE_ERRORS as exc:
             raise classified(exc, self._path) from exc
 
     def close(self) -> None:
@@ -202,17 +204,17 @@ class Datastore(SQLiteDatastore):
             self.pool.close()
 
 
-def not_opened(path: Path, error: sqlite3.Error) -> EventLogError:
+def not_opened(path: Path, error: Exception) -> EventLogError:
     """Tell why a file could not be opened: whether it is no log, or there is another trouble."""
     code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE
     if code in {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}:
         return LogUnsupported(f"{path} is not a log: {error}")
-    if code in _KNOWN:
+    if code in _KNOWN or isinstance(error, UnicodeDecodeError):
         return classified(error, path)
     return StoreFailed(f"cannot open {path}: {error}")
 
 
-def classified(error: sqlite3.Error, path: Path) -> EventLogError:
+def classified(error: Exception, path: Path) -> EventLogError:
     """Tell what a database error means: who has to do what about it."""
     match getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE:
         case sqlite3.SQLITE_CONSTRAINT:
@@ -223,5 +225,7 @@ def classified(error: sqlite3.Error, path: Path) -> EventLogError:
             return StoreBusy("another process holds the database's lock")
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
             return StoreDamaged(str(path), str(error))
+        case 0 if isinstance(error, sqlite3.OperationalError | UnicodeDecodeError):
+            return StoreDamaged(str(path), "a text in it is not UTF-8")  # the message holds it
         case _:
             return StoreFailed(f"{type(error).__name__}: {error}")

@@ -5,10 +5,11 @@ methods work on it, and adds ours. The database itself refuses to change or dele
 to add one to a sealed stream.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 APPLICATION_ID: Final = 0x50657264  # "Perd", shown by file(1) and checked at opening
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
+UNCHECKED_VERSION: Final = 1  # its records have no checksums; the writer upgrades it on opening
 EVENTS: Final = "events"
 
 # The first bytes of every SQLite file.
@@ -33,6 +34,7 @@ CREATE: Final = (
         schema INTEGER NOT NULL,
         seal INTEGER NOT NULL,
         meta BLOB NOT NULL,
+        checksum BLOB, -- NULL: written before there were checksums
         UNIQUE (originator_id, originator_version)
     )
     """,
@@ -65,13 +67,11 @@ CREATE: Final = (
     "CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
 )
 
-COLUMNS: Final = (
-    "rowid, originator_id, originator_version, topic, state, coalesce(scope, originator_id),"
-    " event_id, event_time, commit_time, schema, seal, meta"
-)
+ADD_CHECKSUMS: Final = "ALTER TABLE events ADD COLUMN checksum BLOB"
+
 INSERT: Final = """
     INSERT INTO events
-    VALUES (?1, ?2, ?3, ?4, ?5, nullif(?6, ?2), ?7, ?8, ?9, ?10, ?11, ?12)
+    VALUES (?1, ?2, ?3, ?4, ?5, nullif(?6, ?2), ?7, ?8, ?9, ?10, ?11, ?12, ?13)
 """
 HEAD: Final = "SELECT rowid, event_id FROM events ORDER BY rowid DESC LIMIT 1"
 LAST_POSITION: Final = "SELECT seq FROM sqlite_sequence WHERE name = 'events'"
@@ -81,11 +81,7 @@ MARK_BEFORE: Final = """
     SELECT rowid, event_id FROM events WHERE commit_time <= ?
     ORDER BY commit_time DESC, rowid DESC LIMIT 1
 """
-STREAM_STATE: Final = """
-    SELECT originator_version, coalesce(scope, originator_id), seal
-    FROM events WHERE originator_id = ?
-    ORDER BY originator_version DESC LIMIT 1
-"""
+STREAM_VERSION: Final = "SELECT max(originator_version) FROM events WHERE originator_id = ?"
 SCOPE_POSITION: Final = """
     SELECT max(
         coalesce((SELECT max(rowid) FROM events WHERE scope = ?1), 0),
@@ -96,27 +92,43 @@ SCOPE_POSITION: Final = """
 POSITION_OF: Final = """
     SELECT rowid FROM events WHERE originator_id = ? AND originator_version = ?
 """
-READ_ALL: Final = f"""
-    SELECT {COLUMNS} FROM events WHERE rowid > ? AND rowid <= ? ORDER BY rowid LIMIT ?
-"""
-READ_SCOPE: Final = f"""
-    SELECT {COLUMNS} FROM events WHERE scope = ? AND rowid > ? AND rowid <= ?
-    ORDER BY rowid LIMIT ?
-"""
-READ_OWN_SCOPE: Final = f"""
-    SELECT {COLUMNS} FROM events
-    WHERE originator_id = ? AND scope IS NULL AND originator_version > ? AND originator_version <= ?
-    ORDER BY originator_version LIMIT ?
-"""
-READ_STREAM: Final = f"""
-    SELECT {COLUMNS} FROM events
-    WHERE originator_id = ? AND originator_version > ? AND originator_version <= ?
-    ORDER BY originator_version LIMIT ?
-"""
-READ_BY_STREAM: Final = f"""
-    SELECT {COLUMNS} FROM events WHERE (originator_id, originator_version) > (?, ?)
-    ORDER BY originator_id, originator_version LIMIT ?
-"""
 REPEATED_EVENT_IDS: Final = """
-    SELECT event_id, count(*) FROM events GROUP BY event_id HAVING count(*) > 1 LIMIT 100
+    SELECT hex(event_id), count(*) FROM events GROUP BY event_id HAVING count(*) > 1 LIMIT 100
 """
+
+
+class Reads(NamedTuple):
+    """The statements that read whole rows: a record's values and its checksum."""
+
+    everything: str
+    scope: str
+    own_scope: str
+    stream: str
+    newest_of_stream: str
+    by_stream: str
+
+
+def _reads(checksum: str) -> Reads:
+    select = f"""
+        SELECT rowid, originator_id, originator_version, topic, state,
+            coalesce(scope, originator_id), event_id, event_time, commit_time, schema, seal, meta,
+            {checksum}
+        FROM events WHERE"""
+    return Reads(
+        # From a position on, not after the one before it: that may lie on a damaged page.
+        everything=f"{select} rowid >= ? AND rowid <= ? ORDER BY rowid LIMIT ?",
+        scope=f"{select} scope = ? AND rowid > ? AND rowid <= ? ORDER BY rowid LIMIT ?",
+        own_scope=f"""{select} originator_id = ? AND scope IS NULL
+            AND originator_version > ? AND originator_version <= ?
+            ORDER BY originator_version LIMIT ?""",
+        stream=f"""{select} originator_id = ?
+            AND originator_version > ? AND originator_version <= ?
+            ORDER BY originator_version LIMIT ?""",
+        newest_of_stream=f"""{select} originator_id = ?
+            ORDER BY originator_version DESC LIMIT 1""",
+        by_stream=f"""{select} (originator_id, originator_version) > (?, ?)
+            ORDER BY originator_id, originator_version LIMIT ?""",
+    )
+
+
+READS: Final = {SCHEMA_VERSION: _reads("checksum"), UNCHECKED_VERSION: _reads("NULL")}

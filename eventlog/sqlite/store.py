@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import heapq
+import logging
 import sqlite3
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from eventsourcing.persistence import IntegrityError, StoredEvent
 from eventsourcing.sqlite import SQLiteApplicationRecorder, SQLiteCursor
 
-from perdure.eventlog.cursor import GENERATION_BYTES
-from perdure.eventlog.errors import DiskFull, LogUnsupported, ReadOnlyLog, StoreBusy, StoreFailed
+from perdure.eventlog.errors import (
+    DiskFull,
+    LogCutShort,
+    LogUnsupported,
+    ReadOnlyLog,
+    StoreBusy,
+    StoreFailed,
+)
 from perdure.eventlog.ledger import NO_STREAM, StreamState
 from perdure.eventlog.private import make_private
 from perdure.eventlog.record import START, Mark, Record, foreign_record
@@ -24,14 +29,16 @@ from perdure.eventlog.sqlite.file import (
     sync_directory,
     wal_of,
 )
+from perdure.eventlog.sqlite.format import create_if_empty, read_about, upgrade
 from perdure.eventlog.sqlite.lock import WriterLock
-from perdure.eventlog.store import Bounds, StoredPage
+from perdure.eventlog.sqlite.pages import Pages, mark
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from perdure.eventlog.env import Env
+    from perdure.eventlog.store import Bounds, StoredPage, Witness
 
 LOG: Final = "log"
 BACKUP: Final = "backup"
@@ -42,6 +49,7 @@ WAL_LIMIT: Final = (
 _PAGE: Final = 4096
 _CHECKPOINT_PATIENCE: Final = 500  # milliseconds for readers to finish; appends wait that long
 _LAST: Final = (1 << 63) - 1
+_log = logging.getLogger("perdure.log")
 
 
 class SqliteStore(SQLiteApplicationRecorder):
@@ -57,19 +65,33 @@ class SqliteStore(SQLiteApplicationRecorder):
         self.writable = writable
         self._lock = lock
         self._written = 0  # bytes since the last checkpoint, roughly
-        self.generation, self.kind = self._about()
+        self._complained = False  # about a write-ahead log that grows
+        about = read_about(datastore, path)
+        self.generation, self.kind, self.unchecked = about.generation, about.kind, about.unchecked
+        self._pages = Pages(path, about)
 
     # Opening
 
     @classmethod
-    def open(cls, path: Path, *, env: Env, lock: WriterLock | None = None) -> SqliteStore:
-        """Open a log as its one writer; make it if there is none."""
+    def open(
+        cls,
+        path: Path,
+        *,
+        env: Env,
+        lock: WriterLock | None = None,
+        witness: Callable[[str], Witness | None] = lambda _generation: None,
+    ) -> SqliteStore:
+        """Open a log as its one writer; make it if there is none.
+
+        ``witness`` tells how far the log of a generation has come. One that ends before that is
+        refused before anything is written to it.
+        """
         path = path.resolve()
         refuse_foreign(path)
         lock = lock or WriterLock(path)
         try:
             make_durable(wal_of(path))
-            return cls._opened(path, env, lock, LOG)
+            return cls._opened(path, env, lock, LOG, witness)
         except BaseException:
             lock.release()
             raise
@@ -98,11 +120,22 @@ class SqliteStore(SQLiteApplicationRecorder):
         return cls._opened(path, env, None, kind)
 
     @classmethod
-    def _opened(cls, path: Path, env: Env, lock: WriterLock | None, kind: str) -> SqliteStore:
+    def _opened(
+        cls,
+        path: Path,
+        env: Env,
+        lock: WriterLock | None,
+        kind: str,
+        witness: Callable[[str], Witness | None] = lambda _generation: None,
+    ) -> SqliteStore:
         make_private(path)
         datastore = Datastore(path, writable=True)
         try:
-            _create_if_empty(datastore, env, kind)
+            create_if_empty(datastore, env, kind)
+            seen = witness(read_about(datastore, path).generation)
+            if seen is not None:
+                _refuse_if_cut_short(datastore, path, seen)
+            upgrade(datastore)
             sync_directory(path.parent)
             return cls._checked(path, datastore, lock, kind, writable=True)
         except BaseException:
@@ -128,20 +161,6 @@ class SqliteStore(SQLiteApplicationRecorder):
             store.close()
             raise LogUnsupported(f"{path} is a {store.kind}, not a {kind}")
         return store
-
-    def _about(self) -> tuple[str, str]:
-        with self.datastore.ours(commit=False) as c:
-            (application,) = c.execute("PRAGMA application_id").fetchone()
-            (version,) = c.execute("PRAGMA user_version").fetchone()
-            if application != schema.APPLICATION_ID:
-                raise LogUnsupported(f"{self.path} is no Perdure log")
-            if version != schema.SCHEMA_VERSION:
-                raise LogUnsupported(
-                    f"{self.path} has format {version}; this release reads"
-                    f" format {schema.SCHEMA_VERSION}"
-                )
-            about = dict(c.execute("SELECT name, value FROM about").fetchall())
-        return about["generation"], about["kind"]
 
     def close(self) -> None:
         """Close all connections and give the writer's lock back."""
@@ -176,6 +195,30 @@ class SqliteStore(SQLiteApplicationRecorder):
                 self._checkpoint("TRUNCATE")
         except (DiskFull, StoreBusy):
             pass
+        self._tell_if_it_grows()
+
+    def _tell_if_it_grows(self) -> None:
+        """Warn, once each time, of a write-ahead log that cannot be emptied."""
+        size = self.wal_bytes
+        if size <= WAL_LIMIT:
+            self._complained = False
+        elif not self._complained:
+            self._complained = True
+            _log.warning(
+                "%s has %d MiB and grows: another program reads the log in one long transaction,"
+                " or the disk is full. End that program's transaction (`fuser %s` names it)",
+                wal_of(self.path),
+                size >> 20,
+                self.path,
+            )
+
+    @property
+    def wal_bytes(self) -> int:
+        """How many bytes the write-ahead log has."""
+        try:
+            return wal_of(self.path).stat().st_size
+        except FileNotFoundError:
+            return 0
 
     def complete(self) -> None:
         """Move everything into the database file, so that it can stand alone."""
@@ -199,8 +242,10 @@ class SqliteStore(SQLiteApplicationRecorder):
     def stream_state(self, stream: str) -> StreamState:
         """Tell where a stream stands."""
         with self.datastore.looking() as c:
-            row = c.execute(schema.STREAM_STATE, (stream,)).fetchone()
-        return NO_STREAM if row is None else StreamState(row[0], row[1], bool(row[2]))
+            newest = self._pages.newest_of_stream(c, stream)
+        if newest is None:
+            return NO_STREAM
+        return StreamState(newest.version, newest.scope, bool(newest.seal))
 
     def scope_position(self, scope: str) -> int:
         """Tell the position of a scope's newest record."""
@@ -211,13 +256,12 @@ class SqliteStore(SQLiteApplicationRecorder):
     def slice_of_stream(self, stream: str, after: int, count: int) -> list[Record]:
         """Read records that follow a version."""
         with self.datastore.looking() as c:
-            rows = c.execute(schema.READ_STREAM, (stream, after, _LAST, count))
-            return [Record._make(row) for row in rows]
+            return self._pages.slice_of_stream(c, stream, after, count)
 
     def head(self) -> Mark:
         """Give the newest record's place."""
         with self.datastore.ours(commit=False) as c:
-            return _mark(c.execute(schema.HEAD).fetchone()) or START
+            return mark(c.execute(schema.HEAD).fetchone()) or START
 
     def last_position(self) -> int:
         """Give the last position ever used."""
@@ -236,52 +280,42 @@ class SqliteStore(SQLiteApplicationRecorder):
     def mark_at(self, position: int) -> Mark | None:
         """Give the place of the record at a position."""
         with self.datastore.ours(commit=False) as c:
-            return _mark(c.execute(schema.MARK_AT, (position,)).fetchone())
+            return mark(c.execute(schema.MARK_AT, (position,)).fetchone())
 
     def mark_before(self, instant: int) -> Mark:
         """Give the place of the last record committed at or before an instant."""
         with self.datastore.ours(commit=False) as c:
             return (
-                _mark(c.execute(schema.MARK_BEFORE, (max(-_LAST, min(instant, _LAST)),)).fetchone())
+                mark(c.execute(schema.MARK_BEFORE, (max(-_LAST, min(instant, _LAST)),)).fetchone())
                 or START
             )
 
     def version_at(self, stream: str, position: int) -> int:
-        """Give the version of a stream at a position, by bisection: both only ever grow."""
+        """Give the version of a stream at a position."""
         with self.datastore.ours(commit=False) as c:
-            return _version_at(c, stream, position)
+            return self._pages.version_at(c, stream, position)
 
     # Reading. A page, its bounds and the head of the log are of one transaction: one moment.
 
     def read_all(self, after: int, bounds: Bounds) -> StoredPage:
         """Read records by position."""
-        upto = _LAST if bounds.upto is None else bounds.upto
         with self.datastore.ours(commit=False) as c:
-            return _page(c, [(schema.READ_ALL, (after, upto))], bounds)
+            return self._pages.all(c, after, bounds)
 
     def read_scope(self, scope: str, after: int, bounds: Bounds) -> StoredPage:
         """Read a scope's records by position."""
-        upto = _LAST if bounds.upto is None else bounds.upto
         with self.datastore.ours(commit=False) as c:
-            begin = _version_at(c, scope, after)
-            end = _LAST if bounds.upto is None else _version_at(c, scope, upto)
-            sources = [
-                (schema.READ_SCOPE, (scope, after, upto)),
-                (schema.READ_OWN_SCOPE, (scope, begin, end)),
-            ]
-            return _page(c, sources, bounds)
+            return self._pages.scope(c, scope, after, bounds)
 
     def read_stream(self, stream: str, after_version: int, bounds: Bounds) -> StoredPage:
         """Read a stream's records by version."""
         with self.datastore.ours(commit=False) as c:
-            upto = _LAST if bounds.upto is None else _version_at(c, stream, bounds.upto)
-            return _page(c, [(schema.READ_STREAM, (stream, after_version, upto))], bounds)
+            return self._pages.stream(c, stream, after_version, bounds)
 
     def read_by_stream(self, after: tuple[str, int], limit: int) -> list[Record]:
-        """Read all records in order of stream and version."""
+        """Read all records in order of stream and version, but those that are damaged."""
         with self.datastore.ours(commit=False) as c:
-            rows = c.execute(schema.READ_BY_STREAM, (*after, limit))
-            return [Record._make(row) for row in rows]
+            return self._pages.by_stream(c, after, limit)
 
     def integrity_problems(self) -> list[str]:
         """Check the file's structure, and that each event id occurs once."""
@@ -289,7 +323,7 @@ class SqliteStore(SQLiteApplicationRecorder):
             found = [str(row[0]) for row in c.execute("PRAGMA integrity_check(100)")]
             repeated = c.execute(schema.REPEATED_EVENT_IDS).fetchall()
         return [problem for problem in found if problem != "ok"] + [
-            f"event id {event_id.hex()} occurs {times} times" for event_id, times in repeated
+            f"event id {event_id.lower()} occurs {times} times" for event_id, times in repeated
         ]
 
     # The library's recorder interface
@@ -331,63 +365,14 @@ def _stands_still(path: Path) -> bool:
     return True
 
 
-def _create_if_empty(datastore: Datastore, env: Env, kind: str) -> None:
-    """Make the tables in one transaction, so that a crash leaves a log or nothing."""
-    with datastore.ours(commit=True) as c:
-        (objects,) = c.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        if objects:
-            return
-        for statement in schema.CREATE:
-            c.execute(statement)
-        about = {
-            "kind": kind,
-            "generation": env.random.getrandbits(8 * GENERATION_BYTES).to_bytes(8, "big").hex(),
-            "created_at": str(env.now()),
-        }
-        c.executemany("INSERT INTO about VALUES (?, ?)", about.items())
-        c.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
-        c.execute(f"PRAGMA user_version = {schema.SCHEMA_VERSION}")
+def _refuse_if_cut_short(datastore: Datastore, path: Path, seen: Witness) -> None:
+    with datastore.ours(commit=False) as c:
+        end = mark(c.execute(schema.HEAD).fetchone()) or START
+    if end.position < seen.position:
+        raise LogCutShort(str(path), end.position, seen.file, seen.position)
 
 
 def _pages_touched(records: Sequence[Record]) -> int:
     """Estimate the pages that a commit wrote: a leaf of two indexes for each stream and scope."""
     content = sum([record.size for record in records]) // _PAGE
     return 8 + content + len({r.stream for r in records}) + len({r.scope for r in records})
-
-
-def _mark(row: tuple[int, bytes] | None) -> Mark | None:
-    return None if row is None else Mark(*row)
-
-
-def _page(
-    c: sqlite3.Cursor, sources: list[tuple[str, tuple[Any, ...]]], bounds: Bounds
-) -> StoredPage:
-    """Read a page and the head of the log in the cursor's transaction; merge by position."""
-    records: list[Record] = []
-    size = 0
-    head = _mark(c.execute(schema.HEAD).fetchone()) or START
-    make = partial(tuple.__new__, Record)  # Record._make without its check
-    found = [
-        c.connection.execute(statement, (*key, bounds.records + 1)) for statement, key in sources
-    ]
-    for rows in found:
-        rows.row_factory = None
-    for row in found[0] if len(found) == 1 else heapq.merge(*found):
-        if len(records) == bounds.records or size >= bounds.bytes:
-            return StoredPage(records, more=True, head=head)
-        records.append(make(row))
-        size += len(row[4]) + len(row[11])
-    return StoredPage(records, more=False, head=head)
-
-
-def _version_at(c: sqlite3.Cursor, stream: str, position: int) -> int:
-    row = c.execute(schema.STREAM_STATE, (stream,)).fetchone()
-    low, high = 0, 0 if row is None else row[0]
-    while low < high:  # the version lies in low .. high
-        middle = (low + high + 1) // 2
-        (found,) = c.execute(schema.POSITION_OF, (stream, middle)).fetchone()
-        if found <= position:
-            low = middle
-        else:
-            high = middle - 1
-    return low

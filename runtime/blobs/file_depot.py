@@ -7,11 +7,16 @@ A draft is written, synced and renamed, and the directories that lead to it are 
 anybody hears of it. A directory that is found may have been made by a process that died before it
 could sync it, so what counts is not who made it but whether this process has seen it synced. What
 is left among the drafts at start-up belongs to nobody.
+
+Only a regular file is a blob. A link, a pipe or a device under a blob's name is as good as no file:
+what it leads to was never written as a blob.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from contextlib import suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
@@ -30,6 +35,8 @@ SCOPES: Final = "scopes"
 DRAFTS: Final = ".drafts"  # no scope begins with a dot
 _ALGORITHM: Final = "sha256"
 _PREFIX: Final = 2  # letters of a hash that name the directory
+_READING: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe would wait
+_NO_FILE: Final = frozenset({errno.ELOOP, errno.ENXIO})  # a link, a socket
 _SYNCED: Final = 10_000  # directories that are remembered as synced
 
 
@@ -53,9 +60,10 @@ class FileDepot:
         """Set the file's time, and sync its name: whoever made it may have died before that."""
         path = self._path(blob)
         try:
-            if size is not None and path.stat().st_size != size:
-                return False  # damaged; it will be replaced
-            os.utime(path, ns=(now, now))
+            status = path.lstat()
+            if not stat.S_ISREG(status.st_mode) or size not in {None, status.st_size}:
+                return False  # planted or damaged; it will be replaced
+            os.utime(path, ns=(now, now), follow_symlinks=False)
         except FileNotFoundError:
             return False
         self.make_directories(path.parent)
@@ -63,8 +71,17 @@ class FileDepot:
         return True
 
     def open(self, blob: Blob) -> Content:
-        """Open the file."""
-        return _FileContent(os.open(self._path(blob), os.O_RDONLY | os.O_CLOEXEC))
+        """Open the file, if it is one."""
+        try:
+            fd = os.open(self._path(blob), _READING)
+        except OSError as error:
+            if error.errno in _NO_FILE:
+                raise FileNotFoundError(blob.url) from error
+            raise
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise FileNotFoundError(blob.url)
+        return _FileContent(fd)
 
     def remove(self, blob: Blob) -> None:
         """Unlink the file, and the directories that are empty then."""
@@ -90,8 +107,9 @@ class FileDepot:
                 blob = Blob(scope, prefix + rest)
                 if len(prefix) == _PREFIX and blob_at(blob.url) is not None:
                     with suppress(FileNotFoundError):
-                        status = (top / prefix / rest).stat()
-                        found.append(Stored(blob, status.st_size, status.st_mtime_ns))
+                        status = (top / prefix / rest).lstat()
+                        if stat.S_ISREG(status.st_mode):
+                            found.append(Stored(blob, status.st_size, status.st_mtime_ns))
         return found
 
     def clean_up(self) -> int:

@@ -8,6 +8,7 @@ also promised that it is there.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from perdure.actors.run.events import RUN_EVENTS, ExportAppended
@@ -57,14 +58,14 @@ class References:
         """Close the file."""
         self._file.close()
 
-    def catch_up(self, store: Store) -> bool:
+    def catch_up(self, store: Store, *, pass_damage: bool = False) -> bool:
         """Take in the next records of the log; tell whether there are more."""
         with self._file.writing() as database:
             place = self._file.place(store)
             if place is None:
                 database.execute("DELETE FROM named")
                 place = START
-            page = store.read_all(place.position, Bounds())
+            page = store.read_all(place.position, Bounds(pass_damage=pass_damage))
             database.executemany(_NAME, _rows(page.records))
             self._file.move_to(store.generation, page.records[-1].mark if page.more else page.head)
             return page.more
@@ -89,9 +90,12 @@ async def named_by(log: EventLog, references: References, scope: str) -> set[Blo
     return await log.in_thread(references.of, scope)
 
 
-async def catch_up(log: EventLog, references: References) -> None:
-    """Bring references up to date with their log."""
-    while await log.in_thread(references.catch_up, log.store):
+async def catch_up(log: EventLog, references: References, *, pass_damage: bool = False) -> None:
+    """Bring references up to date with their log.
+
+    What a damaged record names is not known: a blob of its may be removed if it is passed over.
+    """
+    while await log.in_thread(partial(references.catch_up, log.store, pass_damage=pass_damage)):
         pass
 
 

@@ -20,11 +20,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from perdure.eventlog.sqlite import SqliteStore
-    from perdure.eventlog.verify import Report
+    from perdure.eventlog.verify import Problems, Report
     from perdure.runtime.backup import BackupReport, BlobReport
     from perdure.runtime.secrets.sealed_backup import SealReport
 
 Found = TypeVar("Found")
+_skip_damaged: Final = click.option(
+    "--skip-damaged",
+    is_flag=True,
+    help="Leave damaged records out instead of refusing. What follows them in their runs cannot be"
+    " read; a run without its last records goes on from those before.",
+)
 _SEALS_REMEDY: Final = (
     "Those runs would fail with SECRET_REQUIRED. Restore their files in sealed/ (or seal.key, mode",
     "600) from a backup before the runs resume, or pass the secret again afterwards:",
@@ -50,8 +56,8 @@ def log() -> None:
 def verify(invocation: Invocation) -> None:
     """Check every record of the log, and the blobs and sealed secrets that it names.
 
-    Blobs are compared with their hashes, sealed secrets are opened with seal.key. --data-dir may
-    name a backup.
+    Records are compared with their checksums, blobs with their hashes; sealed secrets are opened
+    with seal.key. --data-dir may name a backup.
 
     Another process may write the log meanwhile. Exit code 1: a problem was found.
     """
@@ -62,6 +68,7 @@ def verify(invocation: Invocation) -> None:
     from perdure.eventlog.verify import verify as verify_log
     from perdure.runtime.kernel.completion import completed
     from perdure.runtime.kernel.log_reader import ReadableLog
+    from perdure.runtime.kernel.witness import witness_of
     from perdure.runtime.secrets.sealed_backup import SealReport, verify_seals
     from perdure.runtime.secrets.sealed_files import SealFolder
 
@@ -69,7 +76,9 @@ def verify(invocation: Invocation) -> None:
         require_log(invocation)
     with closing(_opened(invocation)) as store:
         read = ReadableLog(store, MemorySnapshots())
-        report = completed(verify_log(read, progress=_counting(invocation)))
+        seen = witness_of(invocation.place, store.generation)
+        checking = verify_log(read, witness=seen, progress=_counting(invocation))
+        report = completed(checking)
         look = partial(verify_seals, store, SealFolder(invocation.place.path))
         seals = _looked_at(report, look, SealReport())
     blobs = _looked_at(report, partial(_blobs_of, invocation), None)
@@ -79,6 +88,7 @@ def verify(invocation: Invocation) -> None:
             {
                 "sound": is_sound,
                 "records": report.records,
+                "unchecked": report.unchecked,
                 "streams": report.streams,
                 "problems": report.problems,
                 "problem_count": report.problem_count,
@@ -109,6 +119,9 @@ def _tell_verified(
     invocation.say(
         f"Read {counted(report.records, 'record')} in {counted(report.streams, 'stream')}."
     )
+    if report.unchecked:
+        count = counted(report.unchecked, "record")
+        invocation.say(f"{count} written before checksums: not all damage in these can be found.")
     _tell_problems(invocation, report)
     if blobs is not None:
         invocation.say(f"Read {counted(blobs.blobs, 'blob')} of {counted(blobs.bytes, 'byte')}.")
@@ -151,23 +164,29 @@ def _blobs_of(invocation: Invocation) -> BlobReport | None:
     is_flag=True,
     help="Do not copy seal.key, which opens sealed secrets.",
 )
+@_skip_damaged
 @common
 @pass_invocation
-def backup(invocation: Invocation, dest: Path, *, without_key: bool) -> None:
+def backup(invocation: Invocation, dest: Path, *, without_key: bool, skip_damaged: bool) -> None:
     """Copy the log, its blobs and its sealed secrets into a new directory.
 
     Another process may write the log meanwhile. seal.key is copied too: a reader of the backup can
     open the sealed secrets, which are those of runs that have not ended.
 
     The directory appears complete or not at all, and an existing one is never overwritten. Exit
-    code 1: a blob or a sealed secret is missing or damaged; the rest was copied.
+    code 1: a blob or a sealed secret is missing or damaged, or damaged records were left out; the
+    rest was copied.
     """
+    from functools import partial
+
     import trio
 
     require_log(invocation)
     if not dest.parent.is_dir():
         raise click.UsageError(f"{dest.parent} is not a directory; create it first.")
-    records, report = trio.run(_back_up, invocation, dest, not without_key)
+    records, report = trio.run(
+        partial(_back_up, invocation, dest, with_key=not without_key, skip_damaged=skip_damaged)
+    )
     if invocation.json:
         invocation.give({"path": str(dest), "records": records, **_beside_log(report)})
     else:
@@ -182,9 +201,7 @@ def backup(invocation: Invocation, dest: Path, *, without_key: bool) -> None:
 
 
 async def _back_up(
-    invocation: Invocation,
-    dest: Path,
-    with_key: bool,  # noqa: FBT001 - trio passes arguments by place
+    invocation: Invocation, dest: Path, *, with_key: bool, skip_damaged: bool
 ) -> tuple[int, BackupReport]:
     from contextlib import closing
 
@@ -192,6 +209,7 @@ async def _back_up(
     from perdure.eventlog.log import open_log
     from perdure.eventlog.sqlite import SqliteStore
     from perdure.eventlog.sqlite.store import BACKUP
+    from perdure.eventlog.verify import Problems
     from perdure.runtime.backup import back_up
     from perdure.runtime.blobs.file_depot import FileDepot
     from perdure.runtime.kernel.data_directory import LOG_BACKUP
@@ -201,22 +219,28 @@ async def _back_up(
     with closing(SqliteStore.open_reader(invocation.data.log)) as store:
         async with open_log(RealEnv(), store) as opened:
             depot, seals = FileDepot(path), SealFolder(path)
-            report = await back_up(opened, depot, dest, seals=seals, with_key=with_key)
+            left_out = Problems() if skip_damaged else None
+            report = await back_up(
+                opened, depot, dest, seals=seals, with_key=with_key, left_out=left_out
+            )
     with closing(SqliteStore.open_reader(dest / LOG_BACKUP, kind=BACKUP)) as copy:
         return copy.head().position, report
 
 
 @log.command(examples=["perdure log restore today.perdure --data-dir restored"])
 @click.argument("src", type=click.Path(exists=True, path_type=Path))
+@_skip_damaged
 @common
 @pass_invocation
-def restore(invocation: Invocation, src: Path) -> None:
+def restore(invocation: Invocation, src: Path, *, skip_damaged: bool) -> None:
     """Restore a backup, with blobs and sealed secrets, into a data directory without a log.
 
-    The restored log refuses cursors of the original log. If the backup lacks seal.key, put the
+    Every record is compared with its checksum. The restored log refuses cursors of the original
+    log. If the backup lacks seal.key, put the
     key into the data directory before any run executes there.
     """
     from contextlib import closing
+    from functools import partial
 
     import trio
 
@@ -236,7 +260,7 @@ def restore(invocation: Invocation, src: Path) -> None:
         raise click.UsageError(f"{src} is not a backup; `perdure log backup` creates one.")
     SqliteStore.open_reader(src / LOG_BACKUP, kind=BACKUP).close()  # before anything is created
     data.make()
-    report = trio.run(_restore, invocation, src)
+    report = trio.run(partial(_restore, invocation, src, skip_damaged=skip_damaged))
     with closing(SqliteStore.open_reader(data.log)) as store:
         records, generation = store.head().position, store.generation
     if invocation.json:
@@ -252,13 +276,16 @@ def restore(invocation: Invocation, src: Path) -> None:
         raise click.exceptions.Exit(ExitCode.FAILED)
 
 
-async def _restore(invocation: Invocation, src: Path) -> BackupReport:
+async def _restore(invocation: Invocation, src: Path, *, skip_damaged: bool) -> BackupReport:
     from perdure.eventlog.env import RealEnv
+    from perdure.eventlog.verify import Problems
     from perdure.runtime.backup import restore as restore_all
     from perdure.runtime.blobs.file_depot import FileDepot
 
     data = invocation.data
-    return await restore_all(src, data.log, FileDepot(data.path), env=RealEnv())
+    left_out = Problems() if skip_damaged else None
+    depot = FileDepot(data.path)
+    return await restore_all(src, data.log, depot, env=RealEnv(), left_out=left_out)
 
 
 async def _verify_blobs(invocation: Invocation) -> BlobReport:
@@ -304,7 +331,12 @@ def _seals(report: SealReport) -> dict[str, Any]:
 
 
 def _beside_log(report: BackupReport) -> dict[str, Any]:
-    return {**_blobs(report.blobs), **_seals(report.seals)}
+    return {
+        **_blobs(report.blobs),
+        **_seals(report.seals),
+        "left_out": report.left_out.problems,
+        "left_out_count": report.left_out.problem_count,
+    }
 
 
 def _counted(records: int, report: BackupReport) -> str:
@@ -319,13 +351,16 @@ def _counted(records: int, report: BackupReport) -> str:
 
 
 def _tell_all_problems(invocation: Invocation, report: BackupReport) -> None:
+    if not report.left_out.sound:
+        invocation.say(f"Left out {counted(report.left_out.problem_count, 'damaged record')}:")
+    _tell_problems(invocation, report.left_out)
     _tell_problems(invocation, report.blobs)
     _tell_problems(invocation, report.seals)
     if not report.seals.sound:
         invocation.lines(_SEALS_REMEDY)
 
 
-def _tell_problems(invocation: Invocation, report: Report | BlobReport | SealReport) -> None:
+def _tell_problems(invocation: Invocation, report: Problems) -> None:
     for problem in report.problems:
         invocation.say(f"  {styled(problem, 'fail')}")
     if report.problem_count > len(report.problems):

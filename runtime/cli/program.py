@@ -104,7 +104,7 @@ def _told_from_below(error: BaseException) -> CommandRefusal | None:
                 f"{damage}.",
                 code="LOG_DAMAGED",
                 exit_code=ExitCode.FAILED,
-                remedy=ERRORS["LOG_DAMAGED"].command,
+                remedy=getattr(damage, "remedy", None) or ERRORS["LOG_DAMAGED"].command,
             )
         case OperationError() | UnreadableRecord():
             return refused(translated(error))

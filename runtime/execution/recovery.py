@@ -83,11 +83,14 @@ async def drop_old_seals(executor: Executor) -> None:
     """Forget secrets of runs that have ended, or that never came into being."""
     sealed = await executor.context.secrets.run_ids()
 
+    def is_over(run_id: str) -> bool:
+        with suppress(UnreadableRecord):
+            state = executor.context.log.store.stream_state(stream_of(run_id))
+            return state.sealed or not state.version
+        return False
+
     def over() -> list[str]:
-        states = {
-            run_id: executor.context.log.store.stream_state(stream_of(run_id)) for run_id in sealed
-        }
-        return [run_id for run_id, state in states.items() if state.sealed or not state.version]
+        return [run_id for run_id in sealed if is_over(run_id)]
 
     if sealed:
         for run_id in await executor.context.log.in_thread(over):
@@ -104,7 +107,7 @@ async def _read_short_ones(executor: Executor, run_ids: Sequence[str]) -> dict[s
         [stream_of(run_id) for run_id in run_ids], limit=SHORT
     )
     for run_id, page in zip(run_ids, pages, strict=True):
-        if page.more or not page.records:
+        if page is None or page.more or not page.records:
             continue
         with suppress(UnreadableRecord):
             events = [RUN_EVENTS.decode(record) for record in page.records]

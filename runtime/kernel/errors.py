@@ -16,6 +16,7 @@ from perdure.actors.errors import (
 from perdure.eventlog.errors import (
     CodecError,
     Conflict,
+    DamagedRecord,
     DiskFull,
     InvalidCursor,
     LogClosed,
@@ -210,6 +211,7 @@ _TRANSLATIONS: Final = [
         "the log holds an event of a newer release of Perdure",
     ),
     Translation(UnreadableRecord, "LOG_DAMAGED"),
+    Translation(DamagedRecord, "LOG_DAMAGED", ("position",)),
     Translation(CodecError, "VALIDATION_ERROR"),
     Translation(DiskFull, "OVERLOADED", (), "the disk is full; make room there, then try again"),
     Translation(Unavailable, "OVERLOADED"),

@@ -77,7 +77,7 @@ def read_listing(listing: Listing, path: Path, store: Store) -> Projection:
 
 def _pages(store: Store, position: int) -> Iterator[StoredPage]:
     while True:
-        page = store.read_all(position, Bounds())
+        page = store.read_all(position, Bounds(pass_damage=True))
         yield page
         if not page.more:
             return

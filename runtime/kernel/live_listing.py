@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 LINGER: Final = 0.1  # seconds; what nobody asks for is taken in together
 PAUSE: Final = 1.0  # seconds; before a file that could not be used is tried again
 _log = logging.getLogger("perdure.listing")
-EVERY_COMMIT: Final = FollowLimits(heartbeat=0)  # so that nobody waits for what does not concern us
+# So that nobody waits for what does not concern us; a damaged record is missing, and no more.
+EVERY_COMMIT: Final = FollowLimits(heartbeat=0, pass_damage=True)
 
 
 class LiveListing:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager, closing
+from functools import partial
 from typing import TYPE_CHECKING
 
 from perdure.eventlog.env import RealEnv
@@ -11,6 +12,7 @@ from perdure.eventlog.snapshots import SnapshotFile
 from perdure.eventlog.sqlite import SqliteStore
 from perdure.runtime.kernel.data_directory import DataDir
 from perdure.runtime.kernel.node import open_node
+from perdure.runtime.kernel.witness import witness_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -30,7 +32,7 @@ async def open_local_node(
     data, env = DataDir.of(settings), RealEnv()
     data.make()
     with (
-        closing(SqliteStore.open(data.log, env=env)) as store,
+        closing(SqliteStore.open(data.log, env=env, witness=partial(witness_of, data))) as store,
         closing(SnapshotFile(data.snapshots)) as snapshots,
     ):
         async with (

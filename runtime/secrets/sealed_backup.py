@@ -12,16 +12,17 @@ ended. Everything here blocks and is called in a thread.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from perdure.actors.run.events import RUN_EVENTS, RunCreated
 from perdure.actors.run.stream import stream_of
-from perdure.eventlog.errors import LogUnsupported
+from perdure.eventlog.errors import LogUnsupported, UnreadableRecord
 from perdure.eventlog.sqlite.file import sync_directory
 from perdure.eventlog.store import Bounds
-from perdure.eventlog.verify import MAX_PROBLEMS
+from perdure.eventlog.verify import Problems
 from perdure.runtime.secrets.encryption import unsealed
 from perdure.runtime.secrets.sealed_files import KEY_FILE, SEALED_FOLDER, SealFolder, write_whole
 from perdure.runtime.secrets.secret import has_sealed
@@ -39,24 +40,15 @@ _CLOSED: Final = f"does not open: the file is damaged, or {KEY_FILE} is not its 
 
 
 @dataclass(slots=True)
-class SealReport:
-    """Which seals the log names, and what is wrong with them; the first hundred problems."""
+class SealReport(Problems):
+    """Which seals the log names, and what is wrong with them."""
 
     seals: int = 0
     has_key: bool = False
-    problems: list[str] = field(default_factory=list)
-    problem_count: int = 0
 
-    @property
-    def sound(self) -> bool:
-        """Whether nothing was found."""
-        return not self.problem_count
-
-    def note(self, run_id: str, problem: str) -> None:
-        """Take a problem in."""
-        self.problem_count += 1
-        if len(self.problems) < MAX_PROBLEMS:
-            self.problems.append(f"the sealed secret of run {run_id} {problem}")
+    def note_run(self, run_id: str, problem: str) -> None:
+        """Take in a problem with the seal of a run."""
+        self.note([f"the sealed secret of run {run_id} {problem}"])
 
 
 def runs_with_seals(store: Store) -> list[str]:
@@ -64,7 +56,7 @@ def runs_with_seals(store: Store) -> list[str]:
     found: dict[str, str] = {}
     position, more = 0, True
     while more:
-        page = store.read_all(position, Bounds())
+        page = store.read_all(position, Bounds(pass_damage=True))
         for record in page.records:
             position = record.position
             if record.name == RunCreated.event_name:
@@ -169,7 +161,7 @@ class SealsToRestore:
         for run_id in runs_with_seals(named):
             data = self._source.get(run_id)
             if data is not None and self._is_changed(run_id, data):
-                report.note(run_id, "is damaged: its hash is not the one it had")
+                report.note_run(run_id, "is damaged: its hash is not the one it had")
             elif data is not None and self._key is None:
                 report.seals += 1
                 self._target.put(run_id, data)
@@ -186,17 +178,19 @@ class SealsToRestore:
 
 def has_ended(store: Store, run_id: str) -> bool:
     """Tell whether the last event of a run is in the log."""
-    return store.stream_state(stream_of(run_id)).sealed
+    with suppress(UnreadableRecord):
+        return store.stream_state(stream_of(run_id)).sealed
+    return False
 
 
 def _is_good(report: SealReport, run_id: str, data: bytes | None, key: bytes | None) -> bool:
     """Count a seal that opens, or note what is wrong with it."""
     if data is None:
-        report.note(run_id, _MISSING)
+        report.note_run(run_id, _MISSING)
     elif key is None:
-        report.note(run_id, _NO_KEY)
+        report.note_run(run_id, _NO_KEY)
     elif unsealed(key, run_id, data) is None:
-        report.note(run_id, _CLOSED)
+        report.note_run(run_id, _CLOSED)
     else:
         report.seals += 1
         return True

@@ -62,6 +62,12 @@ class Metrics(Collector):
         yield figure("log_queued_appends", "gauge", "Appends that wait to be written.", queued)
         yield figure("log_queued_bytes", "gauge", "Bytes that wait to be written.", queued_bytes)
         yield figure(
+            "log_wal_bytes",
+            "gauge",
+            "Bytes of the write-ahead log; it grows while another program reads without end.",
+            log.store.wal_bytes,
+        )
+        yield figure(
             "log_watchers", "gauge", "Tasks that wait for the next record.", log.tail.watchers
         )
         yield figures_by(

@@ -53,5 +53,6 @@ def _record(item: dict[str, object]) -> Record:
     parts = {
         name: bytes.fromhex(str(item[name])) if name in {"body", "event_id", "meta"} else item[name]
         for name in Record._fields
+        if name in item
     }
     return Record(**parts)  # type: ignore[arg-type]

@@ -92,7 +92,7 @@ class RecordEvent(ChannelEvent):
 
 def spliced(record: Record) -> bytes:
     """Give what CBOR makes of ``log_record(record)``, from the bytes that are stored."""
-    position, stream, version, name, body, scope, event_id, event, commit, schema, seal, meta = (
+    position, stream, version, name, body, scope, event_id, event, commit, schema, seal, meta, _ = (
         record
     )
     stream_text = _stream(stream)

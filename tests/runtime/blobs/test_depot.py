@@ -287,3 +287,29 @@ def test_a_directory_that_a_dead_process_made_is_synced_all_the_same(
     assert synced == [".", "scopes", f"scopes/{SCOPE}", f"scopes/{SCOPE}/sha256", place]
     assert depot.renew(blob_of(DATA), None, 3)
     assert synced[5:] == [place]
+
+
+@pytest.mark.parametrize("planted", ["link", "dangling link", "pipe", "directory"])
+def test_only_a_regular_file_is_a_blob(tmp_path: Path, planted: str) -> None:
+    """What was planted under a blob's name is not followed, listed or renewed, but replaced."""
+    depot, secret = FileDepot(tmp_path), tmp_path / "secret"
+    secret.write_bytes(DATA)
+    blob = put(depot, DATA)
+    path = tmp_path / "scopes" / SCOPE / "sha256" / blob.sha256[:2] / blob.sha256[2:]
+    path.unlink()
+    match planted:
+        case "pipe":
+            os.mkfifo(path)
+        case "directory":
+            path.mkdir()
+        case _:
+            path.symlink_to(secret if planted == "link" else tmp_path / "nowhere")
+    with pytest.raises(FileNotFoundError):
+        depot.open(blob)
+    assert not depot.stored(SCOPE)
+    assert not depot.renew(blob, len(DATA), 2)
+    assert not depot.renew(blob, None, 2)
+    if planted != "directory":
+        assert content(depot, put(depot, DATA, "again")) == DATA
+        assert not path.is_symlink()
+    assert secret.read_bytes() == DATA

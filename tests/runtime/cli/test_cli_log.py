@@ -44,7 +44,7 @@ def test_verify_finds_what_is_wrong(used: Shell) -> None:
     database.close()
     result = used.call("log", "verify")
     assert result.exit_code == 1
-    assert "record 3 follows 1: some are missing" in result.output
+    assert "record 2 is damaged: it is missing" in result.output
     assert "perdure log restore" in result.output
     assert json.loads(used.call("log", "verify", "--json").output)["sound"] is False
 
@@ -63,7 +63,7 @@ def test_a_damaged_file_is_named_with_what_to_do(
     log.write_bytes(content)
     result = used.call(*words)
     assert result.exit_code == 1, result.output
-    assert "malformed" in result.output
+    assert "is damaged: " in result.output
     assert "perdure log restore BACKUP --data-dir DIR" in result.output
     assert "Traceback" not in result.output
     assert words[0] == "log" or str(log) in result.stderr
@@ -187,7 +187,7 @@ def test_doctor_looks_at_everything(used: Shell) -> None:
         "network namespace",
         "cgroups",
     }
-    assert "format 1" in checks["log"]["value"]
+    assert "format 2" in checks["log"]["value"]
     assert checks["writer"]["value"] == "nobody"
     assert {check["status"] for check in checks.values()} <= {"ok", "warn"}
     assert all(check["remedy"] for check in checks.values() if check["status"] != "ok")

@@ -232,8 +232,8 @@ async def test_a_seal_that_came_and_went_meanwhile_is_no_error(
 def after_the_log(then: Callable[[], Awaitable[object]]) -> Any:
     """Do something when a backup has copied the log."""
 
-    async def copy(log: EventLog, target: Path) -> None:
-        await back_up_log(log, target)
+    async def copy(log: EventLog, target: Path, **options: Any) -> None:
+        await back_up_log(log, target, **options)
         await then()
 
     return mock.patch("perdure.runtime.backup.back_up_log", copy)
