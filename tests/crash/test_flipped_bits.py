@@ -16,7 +16,8 @@ from perdure.eventlog.record import Record
 from perdure.eventlog.snapshots import MemorySnapshots
 from perdure.eventlog.store import Bounds
 from perdure.eventlog.testing import EXAMPLE_TIME, example_record
-from perdure.runtime.kernel.log_reader import ReadableLog, completed
+from perdure.runtime.kernel.completion import completed
+from perdure.runtime.kernel.log_reader import ReadableLog
 
 STREAMS = 16
 T = TypeVar("T")

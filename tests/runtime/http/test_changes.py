@@ -6,7 +6,7 @@ import trio
 from trio.testing import MockClock
 
 from perdure.actors.run.events import RunEnded
-from perdure.runtime.execution.run_context import RunContext
+from perdure.runtime.plugins.run_context import RunContext
 from tests.runtime.execution.test_current_run import PLUGINS, Scripted
 from tests.runtime.http.client import client, error_of
 

@@ -11,8 +11,8 @@ from trio.testing import MockClock
 from perdure.actors.run.events import ExportAppended
 from perdure.eventlog.env import FaultPoint
 from perdure.eventlog.errors import DiskFull
-from perdure.runtime.execution.run_context import RunContext
 from perdure.runtime.kernel.principal import LOCAL
+from perdure.runtime.plugins.run_context import RunContext
 from perdure.runtime.runs.requests import CancelRun
 from tests.runtime.execution.test_current_run import PLUGINS, Scripted
 from tests.runtime.http.client import Client

@@ -10,6 +10,7 @@ import pytest
 
 from perdure.eventlog.errors import LogCutShort
 from perdure.runtime.features import FEATURES
+from perdure.runtime.kernel.completion import completed
 from perdure.runtime.kernel.data_directory import DataDir
 from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.log_reader import open_reader
@@ -56,7 +57,8 @@ async def test_one_damaged_run_hurts_only_itself(tmp_path: Path, *, rebuilt: boo
         listed = [run["run_id"] for run in (await call(LOCAL, "runs.list", {}))["runs"]]
         assert {sound, third} == set(listed) - {damaged}
     with open_reader(DataDir(tmp_path), FEATURES) as reader:
-        assert {sound, third} <= {run["run_id"] for run in reader.call("runs.list", {})["runs"]}
+        page = completed(reader.operations.call(LOCAL, "runs.list", {}))
+        assert {sound, third} <= {run["run_id"] for run in page["runs"]}
 
 
 async def test_a_log_without_its_write_ahead_log_is_refused(tmp_path: Path) -> None:
