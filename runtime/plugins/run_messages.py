@@ -156,8 +156,7 @@ class Step(Request, tag="step"):
     retry: RetryRule = _ONCE
 
     def _check(self) -> None:
-        if not isinstance(self.name, str) or not 0 < len(self.name) <= MAX_NAME:
-            raise StepError(f"the name of a step is a text of 1 to {MAX_NAME} characters")
+        _check_name(self.name)
         if self.retry is not _ONCE:
             _check_rule(self.retry)
 
@@ -168,8 +167,8 @@ class _Wait(Request, kw_only=True):
     name: str | None = None
 
     def _check(self) -> None:
-        if self.name is not None and (not isinstance(self.name, str) or len(self.name) > MAX_NAME):
-            raise StepError(f"the name of a step is a text of 1 to {MAX_NAME} characters")
+        if self.name is not None and self.name != "":
+            _check_name(self.name)
 
 
 class Sleep(_Wait, tag="sleep"):
@@ -231,6 +230,11 @@ def _refuse(fault: str | None) -> None:
 def _check_text(text: str | None, what: str) -> None:
     if text is not None:
         _refuse(text_fault(text, what))
+
+
+def _check_name(name: Any) -> None:  # noqa: ANN401 - whatever it is
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME:
+        raise StepError(f"the name of a step is a text of 1 to {MAX_NAME} characters")
 
 
 def _mapping(value: Any, what: str) -> dict[str, Any] | None:  # noqa: ANN401 - whatever it is
