@@ -49,6 +49,7 @@ class Decider(Generic[State, Command, Event]):
     events: EventRegistry
     fold: str  # the version of ``evolve``: snapshots made by another are not used
     neighbours: Mapping[str, EventRegistry] | None = None  # in its scope: events that it folds
+    trace: Callable[[State], str | None] = lambda _: None  # the trace that its events belong to
 
     @property
     def folds_scope(self) -> bool:

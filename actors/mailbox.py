@@ -325,7 +325,9 @@ class Actor(Generic[State, Command, Event]):
                     event_id=self._new_id(),
                     event_time=event.at,  # type: ignore[attr-defined]
                     metadata=encoded_metadata(
-                        ask.principal, tuple(self._decider.describe(state, after).items())
+                        ask.principal,
+                        self._decider.trace(after),
+                        tuple(self._decider.describe(state, after).items()),
                     ),
                 )
             )

@@ -49,11 +49,16 @@ class Metadata:
     """Who caused an event, and the fields that followers of its kind filter by."""
 
     principal: str | None = None
+    trace: str | None = None
     fields: Mapping[str, FieldValue] = field(default_factory=dict)
 
     def encode(self) -> bytes:
         """Give the stored form; what is not set takes no space."""
-        stated = {"principal": self.principal, "fields": dict(self.fields) or None}
+        stated = {
+            "principal": self.principal,
+            "trace": self.trace,
+            "fields": dict(self.fields) or None,
+        }
         _check_fields(self.fields)
         present = {name: value for name, value in stated.items() if value is not None}
         return SoundMetadata(cbor.encode(present))
@@ -62,16 +67,22 @@ class Metadata:
     def decode(cls, stored: bytes) -> "Metadata":
         """Read the stored form. Names written by an earlier or later release are passed over."""
         found = cbor.decode(stored)
-        return cls(principal=found.get("principal"), fields=found.get("fields", {}))
+        return cls(
+            principal=found.get("principal"),
+            trace=found.get("trace"),
+            fields=found.get("fields", {}),
+        )
 
 
 NO_METADATA = Metadata().encode()
 
 
 @lru_cache(maxsize=1024)
-def encoded_metadata(principal: str | None, fields: tuple[tuple[str, FieldValue], ...]) -> bytes:
+def encoded_metadata(
+    principal: str | None, trace: str | None, fields: tuple[tuple[str, FieldValue], ...]
+) -> bytes:
     """Give the stored form of metadata; many events have the same."""
-    return Metadata(principal=principal, fields=dict(fields)).encode()
+    return Metadata(principal=principal, trace=trace, fields=dict(fields)).encode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

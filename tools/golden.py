@@ -46,6 +46,7 @@ async def write(path: Path, chance: random.Random) -> list[dict[str, object]]:
         for number, event in enumerate(EXAMPLES):
             metadata = Metadata(
                 principal="local/local",
+                trace="0af7651916cd43dd8448eb211c80319c" if number % 2 else None,
                 fields={"status": "running", "attempt": number, "final": number % 2 == 0},
             )
             new: NewEvent = EVENTS.encode(

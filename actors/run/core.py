@@ -374,6 +374,7 @@ RUN: Final = Decider(
     evolve=evolve,
     describe=describe,
     is_over=lambda run: run.status.is_terminal,
+    trace=lambda run: run.created.trace_id,
     events=RUN_EVENTS,
     fold=FOLD,
 )

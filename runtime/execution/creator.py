@@ -136,6 +136,7 @@ def first_write(env: Env, created: RunCreated) -> StreamWrite:
         event_time=created.at,
         metadata=encoded_metadata(
             f"{created.tenant}/{created.principal}",
+            created.trace_id,
             tuple(RUN.describe(None, RUN.evolve(None, created)).items()),
         ),
     )

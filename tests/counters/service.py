@@ -166,6 +166,7 @@ class Counters(CounterReads):
             event_time=now,
             metadata=encoded_metadata(
                 str(principal),
+                None,
                 (
                     ("tenant", principal.tenant),
                     ("counter_id", opened.counter_id),

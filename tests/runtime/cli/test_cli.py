@@ -78,6 +78,8 @@ def test_commands_that_read_never_import_trio(shell: Shell) -> None:
         ["runs", "--group", "root", "--json"],
         ["show", run_id],
         ["show", run_id[:20]],
+        ["history", run_id],
+        ["runs", "--tree"],
         ["export", run_id],
         ["logs", run_id],
         ["plugins"],
