@@ -127,6 +127,7 @@ class Conversation:
         try:
             value = cbor2.loads(message)
             told = _told(value)
+            _check(told)
         except (cbor2.CBORDecodeError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise NotUnderstood(f"this is no message: {error}") from error
         if told.id not in self._open:
@@ -149,6 +150,16 @@ def _told(value: dict[str, Any]) -> Told:
     if "live" in value:
         return CaughtUp(value["id"], value["live"])
     return Ended(value["id"], value["end"], value["cursor"])
+
+
+def _check(told: Told) -> None:
+    """Raise TypeError for parts that are not of their type: they come from another process."""
+    if type(told.id) is not int:
+        raise TypeError("an id of this client is a number")
+    if isinstance(told, Events) and not isinstance(told.events, list):
+        raise TypeError("events are a list")
+    if isinstance(told, Events | CaughtUp | Ended) and not isinstance(told.cursor, str | None):
+        raise TypeError("a cursor is a text")
 
 
 def error_of(view: Mapping[str, Any]) -> OperationError:

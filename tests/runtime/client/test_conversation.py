@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
+from typing import Any
 
 import cbor2
 import pytest
@@ -99,6 +100,24 @@ def test_what_is_no_message_is_told_apart(message: bytes) -> None:
     client.call("runs.get", {})
     with pytest.raises(NotUnderstood):
         client.receive(message)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"id": [1], "ok": {}},
+        {"id": {}, "live": "here"},
+        {"id": None, "error": {"code": "INTERNAL", "message": "m", "details": {"id": [1]}}},
+        {"id": 1, "events": 5, "cursor": "here"},
+        {"id": 1, "events": [], "cursor": 5},
+    ],
+)
+def test_a_message_with_parts_of_another_type_is_none(message: dict[str, Any]) -> None:
+    """An id that is a list, events that are a number: a server of ours says no such thing."""
+    client = Conversation()
+    client.call("runs.get", {})
+    with pytest.raises(NotUnderstood):
+        client.receive(cbor2.dumps(message))
 
 
 @pytest.mark.parametrize(
