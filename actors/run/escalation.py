@@ -32,10 +32,11 @@ class Step(Enum):
 
 
 class Due(NamedTuple):
-    """A step, and the instant at which it follows."""
+    """A step, the instant at which it follows, and how long that is from its cause at most."""
 
     at: int
     step: Step
+    within: int  # nanoseconds, whatever a clock says that was set meanwhile
 
 
 def harder_at(mode: CancelMode, at: int, grace: int) -> int:
@@ -57,9 +58,9 @@ def next_step(
     if state in _ESCALATING:
         due += [_of_cancel(run, grace), _of_time_limit(run, state, grace, stopped_at or 0)]
     if stopped_at is not None and state is Activation.BROKEN:
-        due.append(Due(stopped_at + grace, Step.END))
+        due.append(Due(stopped_at + grace, Step.END, grace))
     elif stopped_at is not None and state is not Activation.INTERRUPTED and not is_forced:
-        due.append(Due(stopped_at + grace, Step.KILL))
+        due.append(Due(stopped_at + grace, Step.KILL, grace))
     return min((each for each in due if each is not None), default=None, key=lambda each: each.at)
 
 
@@ -69,12 +70,13 @@ def _of_cancel(run: Run, grace: int) -> Due | None:
         return None
     if at is None:
         at = harder_at(mode, run.cancel_at, grace)
-    return Due(at, Step.END if mode is CancelMode.FORCE else Step.ASK_HARDER)
+    step = Step.END if mode is CancelMode.FORCE else Step.ASK_HARDER
+    return Due(at, step, max(0, at - run.cancel_at))
 
 
 def _of_time_limit(run: Run, state: Activation, grace: int, stopped_at: int) -> Due | None:
     if run.deadline is None:
         return None
     if state is Activation.WORKING:
-        return Due(run.deadline, Step.INTERRUPT)
-    return Due(max(run.deadline, stopped_at) + grace, Step.END)
+        return Due(run.deadline, Step.INTERRUPT, run.deadline - (run.started_at or 0))
+    return Due(max(run.deadline, stopped_at) + grace, Step.END, grace)

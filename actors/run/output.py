@@ -65,7 +65,7 @@ def readable(text: str, what: str) -> str:
     """Give a text as it can be stored: what no encoding knows is replaced."""
     _refuse(text_fault(text, what))
     if text.isascii() and "\0" not in text:
-        return text
+        return str.__str__(text)  # of a subclass, the text itself: nothing else can be stored
     return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\ufffd")
 
 

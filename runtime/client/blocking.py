@@ -6,6 +6,7 @@ It is for operations that read: if the connection is lost before an answer, they
 from __future__ import annotations
 
 import socket
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from perdure.runtime.client.conversation import (
@@ -42,7 +43,11 @@ class BlockingRemote:
             try:
                 if self._connection is None:
                     self._connection = _Connection(found(self._where))
-                return self._connection.ask(operation, args)
+                try:
+                    return self._connection.ask(operation, args)
+                finally:
+                    if self._connection.is_lost:  # it may have come with the answer
+                        self.close()
             except (OSError, ConnectionLost, NotUnderstood) as error:
                 self.close()
                 lost = error
@@ -61,6 +66,7 @@ class _Connection:
     def __init__(self, address: Address) -> None:
         self._wire = Wire(address)
         self._conversation = Conversation()
+        self.is_lost = False
         bare = socket.create_connection((address.host, address.port), timeout=PATIENCE)
         self._socket = bare
         try:
@@ -78,18 +84,23 @@ class _Connection:
         """Send a call, and wait for its answer."""
         _, message = self._conversation.call(operation, args)
         self._socket.sendall(self._wire.message(message))
-        while True:
+        while not self.is_lost:
             for each in self._receive():
                 told = self._conversation.receive(each)
                 if isinstance(told, Answered):
                     return told.answer
                 if isinstance(told, Refused):
                     raise told.error
+        raise ConnectionLost("the connection was lost before the answer")
 
     def _receive(self) -> list[bytes]:
-        messages, reply = self._wire.receive(self._socket.recv(PIECE))
-        if reply:
+        """Give what has come; raise ConnectionLost if that is nothing but the end."""
+        messages, reply, lost, _ = self._wire.receive(self._socket.recv(PIECE))
+        self.is_lost = lost is not None
+        with suppress(OSError) if self.is_lost else nullcontext():  # the server may be gone
             self._socket.sendall(reply)
+        if lost is not None and not messages:
+            raise lost
         return messages
 
     def close(self) -> None:

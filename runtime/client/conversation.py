@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import cbor2
 
+from perdure.eventlog import cbor
+from perdure.eventlog.errors import CodecError
 from perdure.runtime.kernel.errors import ERRORS, OperationError
 
 if TYPE_CHECKING:
@@ -104,8 +106,9 @@ class Conversation:
 
     def _begin(self, message: dict[str, Any]) -> tuple[int, bytes]:
         try:
+            cbor.check(message)  # or the server would end the connection
             data = cbor2.dumps({"id": self._last_id + 1, **message})
-        except (cbor2.CBOREncodeError, ValueError, RecursionError) as error:
+        except (CodecError, cbor2.CBOREncodeError, ValueError, RecursionError) as error:
             raise OperationError(
                 "VALIDATION_ERROR", f"the arguments cannot be sent: {error}"
             ) from error
@@ -127,6 +130,7 @@ class Conversation:
         try:
             value = cbor2.loads(message)
             told = _told(value)
+            _check(told)
         except (cbor2.CBORDecodeError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise NotUnderstood(f"this is no message: {error}") from error
         if told.id not in self._open:
@@ -149,6 +153,16 @@ def _told(value: dict[str, Any]) -> Told:
     if "live" in value:
         return CaughtUp(value["id"], value["live"])
     return Ended(value["id"], value["end"], value["cursor"])
+
+
+def _check(told: Told) -> None:
+    """Raise TypeError for parts that are not of their type: they come from another process."""
+    if type(told.id) is not int:
+        raise TypeError("an id of this client is a number")
+    if isinstance(told, Events) and not isinstance(told.events, list):
+        raise TypeError("events are a list")
+    if isinstance(told, Events | CaughtUp | Ended) and not isinstance(told.cursor, str | None):
+        raise TypeError("a cursor is a text")
 
 
 def error_of(view: Mapping[str, Any]) -> OperationError:

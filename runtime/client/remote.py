@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from perdure.runtime.client.backoff import delays
 from perdure.runtime.client.conversation import NotUnderstood
-from perdure.runtime.client.remote_connection import RemoteConnection
+from perdure.runtime.client.remote_connection import BROKEN, SILENCE, RemoteConnection
 from perdure.runtime.client.remote_follow import RemoteFollow
+from perdure.runtime.client.trouble import Backoff
 from perdure.runtime.client.wire import ConnectionLost, found, unavailable
 from perdure.runtime.kernel.errors import OperationError
 
@@ -26,14 +26,8 @@ if TYPE_CHECKING:
     from perdure.runtime.client.address import Whereabouts
     from perdure.runtime.client.client import Delivery
 
-PATIENCE: Final = 10.0  # seconds in which a server has to be found, or a call to be answered
-_TROUBLE: Final = (
-    OSError,
-    ConnectionLost,
-    NotUnderstood,
-    trio.BrokenResourceError,
-    trio.ClosedResourceError,
-)
+PATIENCE: Final = 10.0  # seconds after a loss in which a server has to be found and to be of use
+_TROUBLE: Final = (*BROKEN, ConnectionLost, NotUnderstood)
 
 
 class Remote:
@@ -54,6 +48,7 @@ class Remote:
         self._where = where
         self._reading = reading
         self._patience = patience
+        self._backoff = Backoff(env, patience)
         self._connection: RemoteConnection | None = connection
         self._connected = trio.Event()
         self._failure: OperationError | None = None
@@ -61,18 +56,25 @@ class Remote:
 
     async def run(self) -> None:
         """Keep a connection until cancelled, or until no server is found any more."""
-        while self._connection is not None:
+        while (connection := self._connection) is not None:
+            began = self._env.monotonic()
             try:
-                await self._connection.run()
+                await connection.run()
             except _TROUBLE:
                 self._lose()
+                held = self._patience <= self._env.monotonic() - began < SILENCE
+                if connection.was_useful:
+                    self._backoff.reset()
+                elif held or not connection.was_asked:  # a long call was under way, or nothing
+                    self._backoff.forgive()
                 self._connection = await self._connect_again()
                 self._connected.set()
 
     async def _connect_again(self) -> RemoteConnection | None:
-        until = self._env.monotonic() + self._patience
-        for delay in delays(self._env.random.uniform):
-            await self._env.sleep(delay)
+        """Try until a connection is made. A handshake alone does not end the trouble."""
+        self._backoff.begin()
+        while not self._backoff.is_over:
+            await self._backoff.wait()
             try:
                 connection = await RemoteConnection.open(found(self._where))
                 await self._resume(connection)
@@ -81,12 +83,10 @@ class Remote:
             except OperationError as error:
                 if not error.kind.retriable:
                     self._give_up(error)
-                    break
+                    return None
             else:
                 return connection
-            if self._env.monotonic() >= until:
-                self._give_up(OperationError("UNAVAILABLE", self._where.lost))
-                break
+        self._give_up(OperationError("UNAVAILABLE", self._where.lost))
         return None
 
     async def _resume(self, connection: RemoteConnection) -> None:
@@ -123,9 +123,10 @@ class Remote:
     async def call(self, operation: str, args: Mapping[str, Any]) -> Any:  # noqa: ANN401
         """Ask for an operation."""
         may_repeat = operation in self._reading or args.get("idempotency_key") is not None
-        until = self._env.monotonic() + self._patience
+        backoff = Backoff(self._env, self._patience)
         while True:
             connection = await self._current()
+            asked_at = self._env.monotonic()
             try:
                 return await connection.call(operation, args)
             except _TROUBLE as trouble:
@@ -133,7 +134,10 @@ class Remote:
                 await connection.lost.wait()
                 if not may_repeat:
                     raise _unknown(operation) from trouble
-                if self._env.monotonic() >= until:
+                if self._env.monotonic() - asked_at >= self._patience:
+                    backoff.reset()  # it was under way for long: this is a loss of its own
+                backoff.begin()
+                if backoff.is_over:
                     raise unavailable(self._where, trouble) from trouble
 
     @asynccontextmanager
@@ -141,7 +145,8 @@ class Remote:
         self, channel: str, *, after: str | None = None, limit: int | None = None, **filters: Any
     ) -> AsyncIterator[AsyncIterator[Delivery]]:
         """Follow a channel from a cursor on, for the length of a block."""
-        follow = RemoteFollow({"channel": channel, **filters}, after, limit)
+        backoff = Backoff(self._env, self._patience)
+        follow = RemoteFollow({"channel": channel, **filters}, after, limit, backoff)
         connection = await self._current()
         self._follows.add(follow)
         try:

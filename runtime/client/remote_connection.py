@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import trio
 
-from perdure.runtime.client.conversation import Answered, Conversation, Refused
+from perdure.runtime.client.conversation import (
+    Answered,
+    Conversation,
+    Ended,
+    NotUnderstood,
+    Refused,
+)
+from perdure.runtime.client.remote_follow import TERMINAL
 from perdure.runtime.client.wire import PIECE, ConnectionLost, Wire
 
 if TYPE_CHECKING:
@@ -16,15 +23,19 @@ if TYPE_CHECKING:
     from perdure.runtime.client.address import Address
     from perdure.runtime.client.conversation import Told
     from perdure.runtime.client.remote_follow import RemoteFollow
+    from perdure.runtime.kernel.errors import OperationError
 
 HANDSHAKE: Final = 60.0  # seconds; a server that starts lets clients wait
 SILENCE: Final = 60.0  # seconds without a byte; a server pings a silent client after 20
 SENDING: Final = 10.0  # seconds that a message may take to leave
 LEAVING: Final = 1.0  # seconds to say that a follow is stopped
+BROKEN: Final = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
 
 
 class RemoteConnection:
     """A connection, from its handshake until it is lost. It is not made again."""
+
+    _nursery: trio.Nursery  # while it runs
 
     def __init__(self, address: Address, stream: trio.abc.Stream) -> None:
         """Use ``open`` instead."""
@@ -36,6 +47,10 @@ class RemoteConnection:
         self._follows: dict[int, RemoteFollow] = {}
         self._turn = trio.Lock()  # whoever has it is sending
         self._cut = trio.CancelScope()
+        self._granted: dict[int, int] = {}  # credit that is to be sent, by follow
+        self._has_granted = trio.Event()
+        self.was_asked = False  # for anything
+        self.was_useful = False  # the server has said something other than that it cannot serve
 
     @classmethod
     async def open(cls, address: Address) -> Self:
@@ -62,16 +77,27 @@ class RemoteConnection:
 
     async def run(self) -> None:
         """Read until the connection is lost, which always raises."""
+        lost: Exception = ConnectionLost("the connection was cut")
         try:
             with self._cut:
-                while True:
-                    with trio.move_on_after(SILENCE):
-                        await self._receive()
-                        continue
-                    break
-            raise ConnectionLost("the connection was cut")
+                async with trio.open_nursery() as nursery:
+                    self._nursery = nursery
+                    nursery.start_soon(self._send_grants)
+                    try:
+                        await self._read()
+                    except (*BROKEN, ConnectionLost, NotUnderstood) as error:
+                        lost = error
+                    nursery.cancel_scope.cancel()
+            raise lost
         finally:
             await self.close()
+
+    async def _read(self) -> None:
+        while True:
+            with trio.move_on_after(SILENCE):
+                await self._receive()
+                continue
+            raise ConnectionLost("the server is silent")
 
     async def close(self) -> None:
         """Close the stream, and tell whoever waits."""
@@ -88,28 +114,47 @@ class RemoteConnection:
     # Receiving
 
     async def _receive(self) -> None:
-        messages, reply = self._wire.receive(await self._stream.receive_some(PIECE))
-        for message in messages:
+        received = self._wire.receive(await self._stream.receive_some(PIECE))
+        self.was_useful = self.was_useful or received.is_alive
+        for message in received.messages:
             told = self._conversation.receive(message)
             if told is not None:
                 self._tell(told)
-        if reply:
-            await self._send(reply)
+        if received.reply:
+            await self._send(received.reply)
+        if received.lost is not None:
+            raise received.lost
 
     def _tell(self, told: Told) -> None:
+        cannot_serve = isinstance(told, Refused) and told.error.code == "UNAVAILABLE"
+        is_farewell = isinstance(told, Ended) and told.reason != TERMINAL
+        self.was_useful = self.was_useful or not (cannot_serve or is_farewell)
         if told.id in self._calls:
             call = self._calls[told.id]
             call.told = told
             call.done.set()
             return
-        if isinstance(told, Refused) and told.error.code == "UNAVAILABLE":
-            raise ConnectionLost("the server goes down")  # the follow goes on elsewhere
-        self._follows[told.id].take(told)
+        if isinstance(told, Refused) and cannot_serve:
+            follow = self._follows[told.id]
+            self._nursery.start_soon(self._begin_again, told.id, follow, told.error)
+        else:
+            self._follows[told.id].take(told)
+
+    async def _begin_again(
+        self, follow_id: int, follow: RemoteFollow, error: OperationError
+    ) -> None:
+        """Ask again for a follow that was refused for now; the others go on meanwhile."""
+        if await follow.postpone(error) and self._follows.pop(follow_id, None) is not None:
+            try:
+                await self.begin(follow)
+            except ConnectionLost:
+                self.cut()
 
     # Sending
 
     async def call(self, operation: str, args: Mapping[str, Any]) -> Any:  # noqa: ANN401
         """Ask for an operation, or raise ConnectionLost."""
+        self.was_asked = True
         call_id, message = self._conversation.call(operation, args)
         call = self._calls[call_id] = _Call()
         try:
@@ -126,6 +171,7 @@ class RemoteConnection:
 
     async def begin(self, follow: RemoteFollow) -> None:
         """Follow something on this connection, from where it has come to."""
+        self.was_asked = True
         follow_id, message = self._conversation.follow(
             follow.request, follow.cursor, follow.begin()
         )
@@ -141,28 +187,45 @@ class RemoteConnection:
                 with trio.move_on_after(LEAVING, shield=True):
                     await self._say_or_cut(self._conversation.stop(follow_id))
 
-    async def _grant(self, follow_id: int, credit: int) -> None:
-        await self._say_or_cut(self._conversation.credit(follow_id, credit))
+    def _grant(self, follow_id: int, credit: int) -> None:
+        self._granted[follow_id] = self._granted.get(follow_id, 0) + credit
+        self._has_granted.set()
+
+    async def _send_grants(self) -> None:
+        """Send credit for those who may not wait for it."""
+        while True:
+            await self._has_granted.wait()
+            self._has_granted = trio.Event()
+            granted, self._granted = self._granted, {}
+            for follow_id, credit in granted.items():
+                if follow_id in self._follows:
+                    await self._say_or_cut(self._conversation.credit(follow_id, credit))
 
     async def _say_or_cut(self, message: bytes) -> None:
         try:
             await self._say(message)
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
+        except ConnectionLost:
             self.cut()
 
     async def _say(self, message: bytes) -> None:
         await self._send(self._wire.message(message))
 
     async def _send(self, data: bytes) -> None:
-        """Send all of it, also when the sender is cancelled: half a frame would spoil the rest."""
+        """Send all of it, also when the sender is cancelled: half a frame would spoil the rest.
+
+        Raise ConnectionLost if it cannot be sent.
+        """
         async with self._turn:
             if self.lost.is_set():
-                raise trio.BrokenResourceError("the connection is lost")
-            with trio.CancelScope(deadline=trio.current_time() + SENDING, shield=True) as sending:
-                await self._stream.send_all(data)
+                raise ConnectionLost("the connection is lost")
+            try:
+                with trio.move_on_after(SENDING, shield=True) as sending:
+                    await self._stream.send_all(data)
+            except BROKEN as error:
+                raise ConnectionLost("the connection is lost") from error
             if sending.cancelled_caught:
                 self.cut()
-                raise trio.BrokenResourceError("the server takes nothing of what it is sent")
+                raise ConnectionLost("the server takes nothing of what it is sent")
 
 
 class _Call:

@@ -17,9 +17,10 @@ from perdure.runtime.client.client import Delivery
 from perdure.runtime.client.conversation import CaughtUp, Ended, Events, Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Callable, Mapping
 
     from perdure.runtime.client.conversation import Told
+    from perdure.runtime.client.trouble import Backoff
     from perdure.runtime.kernel.errors import OperationError
 
 WINDOW: Final = 1000  # events that wait, or are on their way: two full frames
@@ -30,12 +31,20 @@ class RemoteFollow:
     """One follow: what was received and not yet taken, and where to go on."""
 
     def __init__(
-        self, request: Mapping[str, Any], after: str | None, limit: int | None = None
+        self,
+        request: Mapping[str, Any],
+        after: str | None,
+        limit: int | None = None,
+        backoff: Backoff | None = None,
     ) -> None:
-        """Begin after a cursor, with so many events in a delivery at most."""
-        self.request = request
+        """Begin after a cursor, with so many events in a delivery at most.
+
+        ``backoff`` says how often it is asked for again if the server refuses it for now.
+        """
+        self.request = request if limit is None else {**request, "limit": limit}
         self.cursor = after  # everything up to here was received
-        self._window = limit or WINDOW
+        self._window = WINDOW if limit is None else min(max(1, limit), WINDOW)
+        self._backoff = backoff
         self._allowed = 0  # events that the server may still send
         self._waiting: deque[Delivery] = deque()
         self._changed = trio.Event()
@@ -45,7 +54,7 @@ class RemoteFollow:
         self._restarts = False
         self._ended = False
         self._error: OperationError | None = None
-        self.grant: Callable[[int], Awaitable[None]] | None = None  # on the current connection
+        self.grant: Callable[[int], None] | None = None  # on the current connection
 
     # What the connection tells
 
@@ -61,6 +70,17 @@ class RemoteFollow:
             self._in_listing = False
             self._restarts = self._listed
             self._waiting.clear()
+
+    async def postpone(self, error: OperationError) -> bool:
+        """Wait, because the server cannot serve it now; tell whether to ask for it again."""
+        self.lose()
+        if self._backoff is not None:
+            self._backoff.begin()
+            if not self._backoff.is_over:
+                await self._backoff.wait()
+                return True
+        self.fail(error)
+        return False
 
     def fail(self, error: OperationError) -> None:
         """Nothing more will come, because of an error."""
@@ -86,6 +106,8 @@ class RemoteFollow:
     def _receive(self, events: list[Any], cursor: str | None, *, end: bool = False) -> None:
         delivery = Delivery(events, cursor, self._live, end, self._restarts)
         self._restarts, self._in_listing = False, cursor is None
+        if self._backoff is not None:
+            self._backoff.reset()
         if cursor is not None:
             self.cursor = cursor
             if not events and self._waiting:  # heartbeats do not pile up
@@ -114,9 +136,14 @@ class RemoteFollow:
         return self
 
     async def __anext__(self) -> Delivery:
-        """Wait for the next delivery."""
+        """Wait for the next delivery. A wait that is cancelled loses nothing.
+
+        From taking the delivery to giving it out nothing is awaited, so nothing can be cancelled:
+        the connection sends the credit.
+        """
         if self._ended:
             raise StopAsyncIteration
+        await trio.lowlevel.checkpoint()
         await self._something()
         delivery = self._waiting.popleft()
         self._ended = delivery.end
@@ -124,7 +151,7 @@ class RemoteFollow:
         more = self._window - self._held - max(0, self._allowed)
         if more > 0 and self.grant is not None and not delivery.end:
             self._allowed += more
-            await self.grant(more)
+            self.grant(more)
         return delivery
 
     async def _something(self) -> None:

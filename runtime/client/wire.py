@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 from wsproto import ConnectionType, WSConnection
+from wsproto.connection import ConnectionState
 from wsproto.events import (
     AcceptConnection,
     BytesMessage,
@@ -48,6 +49,18 @@ def unavailable(where: Whereabouts, lost: Exception | None) -> OperationError:
     return OperationError("UNAVAILABLE", f"{where.lost} ({lost}); try again soon")
 
 
+class Received(NamedTuple):
+    """What came with some bytes: whole messages, then maybe the end of the connection.
+
+    ``reply`` is to be sent back in any case; ``is_alive`` says that the server asked for a pong.
+    """
+
+    messages: list[bytes]
+    reply: bytes
+    lost: ConnectionLost | None
+    is_alive: bool = False
+
+
 class Wire:
     """One connection: its handshake, then whole messages."""
 
@@ -67,29 +80,40 @@ class Wire:
         return self._socket.send(Request(host=host, target=target, subprotocols=[SUBPROTOCOL]))
 
     def message(self, data: bytes) -> bytes:
-        """Frame a message."""
-        return self._socket.send(BytesMessage(data=data))
+        """Frame a message, or raise ConnectionLost if the connection is closing."""
+        try:
+            return self._socket.send(BytesMessage(data=data))
+        except ProtocolError as error:
+            raise self._closed or ConnectionLost(f"nothing can be sent: {error}") from error
 
-    def receive(self, data: bytes | bytearray) -> tuple[list[bytes], bytes]:
-        """Take bytes, none at the end; give the messages that are whole, and what to send back.
+    def receive(self, data: bytes | bytearray) -> Received:
+        """Take bytes, none at the end; give what came with them.
 
-        Raise ConnectionLost at the end, after all messages before it were given, and OperationError
-        if the handshake is refused.
+        Raise OperationError if the handshake is refused.
         """
         messages: list[bytes] = []
-        reply = b""
+        reply, is_alive = b"", False
         try:
             self._socket.receive_data(bytes(data) or None)
             for event in self._socket.events():
                 if isinstance(event, Ping):
+                    is_alive = True
                     reply += self._socket.send(event.response())
                 else:
                     self._take(event, messages)
+                    reply += self._farewell(event)
         except ProtocolError as error:
             self._closed = self._closed or ConnectionLost(f"this is no WebSocket: {error}")
-        if self._closed is not None and not messages:
-            raise self._closed
-        return messages, reply
+        except ConnectionLost as error:
+            self._closed = self._closed or error
+        return Received(messages, reply, self._closed, is_alive)
+
+    def _farewell(self, event: Event) -> bytes:
+        """Answer a Close: until then the server waits. An end without one has no answer."""
+        is_asked = self._socket.state is ConnectionState.REMOTE_CLOSING
+        if is_asked and isinstance(event, CloseConnection):
+            return self._socket.send(event.response())
+        return b""
 
     def _take(self, event: Event, messages: list[bytes]) -> None:
         match event:

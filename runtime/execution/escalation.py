@@ -64,21 +64,23 @@ class Escalation:
     async def _escalate(self) -> None:
         try:
             while (due := self._next()) is not None:
-                if await self._has_come(due.at):
+                if await self._has_come(due):
                     await self._do(due.step)
         finally:
             self._at_work = False
             self.forced.set()  # also if the server goes down: it waits for no process
 
-    async def _has_come(self, at: int) -> bool:
+    async def _has_come(self, due: Due) -> bool:
         """Tell whether an instant has come; if not, wait for it, or for news of the run.
 
-        It has come by the wall clock, or after the time that was left when it was first awaited:
-        so neither setting the clock forward nor setting it back makes the wait longer.
+        It has come by the wall clock, or after the time that was left when it was first awaited,
+        which is never longer than the step's own time: so neither setting the clock forward nor
+        setting it back makes the wait longer.
         """
-        left = (at - self._execution.now()) / NANOSECONDS
-        if self._awaited[0] != at:
-            self._awaited = at, self._env.monotonic() + left
+        left = (due.at - self._execution.now()) / NANOSECONDS
+        if self._awaited[0] != due.at:
+            within = min(left, due.within / NANOSECONDS)
+            self._awaited = due.at, self._env.monotonic() + within
         left = min(left, self._awaited[1] - self._env.monotonic())
         if left <= 0:
             return True
@@ -100,7 +102,10 @@ class Escalation:
                 await self._execution.end_without_entry()
 
     async def _ask_harder(self) -> None:
-        """Record the next harder request; the process is killed even if that is not possible."""
+        """Record the next harder request; where the disk refuses it, do what it would have done.
+
+        The run then stays open until its end can be written, and its entry ends all the same.
+        """
         mode = CancelMode((self._execution.run.cancel_mode or 0) + 1)
         at = self._execution.now()
         request = RequestCancel(
@@ -111,5 +116,7 @@ class Escalation:
             if run.epoch != self._execution.epoch:  # the executor tells news to another one
                 self._execution.stop_silently()
             return
-        if mode is CancelMode.FORCE:
+        self._execution.interrupt()
+        stopped_at = self._stopped_at or at
+        if mode is CancelMode.FORCE or self._execution.now() >= stopped_at + self._limits.grace:
             self.forced.set()

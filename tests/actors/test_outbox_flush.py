@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import StrEnum
 from typing import Any
 
 import pytest
@@ -260,6 +261,21 @@ def test_what_cannot_be_stored_leaves_readable() -> None:
     assert lines.lines[0].level == ("in\ufffdfo" + "x" * MAX_LEVEL)[:MAX_LEVEL]
     assert stage == StageChanged(stage="s\ufffd", message="m?", at=0)
     assert progress == ProgressReported(progress=0.5, message="p\ufffd", at=0)
+
+
+def test_a_text_of_a_type_of_the_entrys_own_leaves_as_text() -> None:
+    """Enumerations of texts, for one, are texts too."""
+
+    class Stage(StrEnum):
+        LOADING = "loading"
+
+    box = outbox()
+    box.stage(Stage.LOADING, Stage.LOADING, 0)
+    box.progress(0.5, Stage.LOADING, 0)
+    stage, progress = box.take(0)
+    assert isinstance(stage, StageChanged)
+    assert isinstance(progress, ProgressReported)
+    assert {type(text) for text in (stage.stage, stage.message, progress.message)} == {str}
 
 
 def test_an_export_that_cannot_be_stored_says_why() -> None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from perdure.actors.run.activation import Activation
 from perdure.actors.run.core import RUN, Run
-from perdure.actors.run.escalation import Due, Step, harder_at, next_step
+from perdure.actors.run.escalation import Step, harder_at, next_step
 from perdure.actors.run.events import CancelEscalated, CancelRequested, RunEvent
 from perdure.actors.run.status import CancelIntent, CancelMode
 from tests.actors.given import given
@@ -50,9 +50,10 @@ def due(
     *,
     stopped_at: int | None = None,
     is_forced: bool = False,
-) -> Due | None:
-    """What follows."""
-    return next_step(run, state, GRACE, stopped_at=stopped_at, is_forced=is_forced)
+) -> tuple[int, Step] | None:
+    """What follows, and when."""
+    found = next_step(run, state, GRACE, stopped_at=stopped_at, is_forced=is_forced)
+    return None if found is None else (found.at, found.step)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +69,7 @@ def test_the_newest_recorded_deadline_counts(
     events: list[RunEvent], state: Activation, at: int, step: Step
 ) -> None:
     """Asked, interrupted, forced, ended: each when the event before it says (R77)."""
-    assert due(running(*events), state) == Due(at, step)
+    assert due(running(*events), state) == (at, step)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +84,7 @@ def test_a_request_of_an_earlier_release_gets_the_usual_grace(
     events: list[RunEvent], state: Activation, at: int, step: Step
 ) -> None:
     """Its event has no deadline: a grace is counted from when it was made."""
-    assert due(running(*events), state) == Due(at, step)
+    assert due(running(*events), state) == (at, step)
 
 
 def test_a_request_is_recorded_with_the_instant_of_the_next() -> None:
@@ -99,31 +100,31 @@ def test_a_run_whose_time_is_up_is_interrupted_and_ended_a_grace_later() -> None
     """Counted from its deadline, or from the interrupt if that came later (R7)."""
     run = running(timeout=30)
     deadline = STARTED_AT + 30 * SECOND
-    assert due(run) == Due(deadline, Step.INTERRUPT)
-    assert due(run, A.INTERRUPTED, stopped_at=3) == Due(deadline + GRACE, Step.END)
+    assert due(run) == (deadline, Step.INTERRUPT)
+    assert due(run, A.INTERRUPTED, stopped_at=3) == (deadline + GRACE, Step.END)
     late = deadline + SECOND
-    assert due(run, A.INTERRUPTED, stopped_at=late) == Due(late + GRACE, Step.END)
+    assert due(run, A.INTERRUPTED, stopped_at=late) == (late + GRACE, Step.END)
 
 
 def test_what_is_due_first_comes_first() -> None:
     """A cancel request does not give a run more time than it has, nor a time limit a cancel."""
     deadline = STARTED_AT + 30 * SECOND
     patient = running(asked(deadline=deadline + 1), timeout=30)
-    assert due(patient) == Due(deadline, Step.INTERRUPT)
+    assert due(patient) == (deadline, Step.INTERRUPT)
     hasty = running(asked(deadline=deadline - 1), timeout=30)
-    assert due(hasty) == Due(deadline - 1, Step.ASK_HARDER)
+    assert due(hasty) == (deadline - 1, Step.ASK_HARDER)
 
 
 def test_an_execution_that_broke_ends_its_run_a_grace_later() -> None:
     """An entry that shields itself does not keep its failed run alive."""
-    assert due(running(), A.BROKEN, stopped_at=7) == Due(7 + GRACE, Step.END)
-    assert due(running(asked(deadline=3)), A.BROKEN, stopped_at=7) == Due(3, Step.ASK_HARDER)
+    assert due(running(), A.BROKEN, stopped_at=7) == (7 + GRACE, Step.END)
+    assert due(running(asked(deadline=3)), A.BROKEN, stopped_at=7) == (3, Step.ASK_HARDER)
 
 
 @pytest.mark.parametrize("state", [A.WORKING, A.DRAINING, A.FENCED, A.LEFT_BEHIND])
 def test_a_process_that_is_to_end_is_killed_after_one_grace(state: Activation) -> None:
     """Whatever stopped it; once."""
-    assert due(running(), state, stopped_at=7) == Due(7 + GRACE, Step.KILL)
+    assert due(running(), state, stopped_at=7) == (7 + GRACE, Step.KILL)
     assert due(running(), state, stopped_at=7, is_forced=True) is None
 
 
@@ -132,13 +133,13 @@ def test_who_does_not_end_the_run_escalates_nothing(state: Activation) -> None:
     """The next host, or the activation in charge, sees to requests and time limits."""
     run = running(asked(deadline=3), timeout=1)
     assert due(run, state) is None
-    assert due(run, state, stopped_at=7) == Due(7 + GRACE, Step.KILL)
+    assert due(run, state, stopped_at=7) == (7 + GRACE, Step.KILL)
 
 
 def test_an_interrupted_entry_is_killed_when_its_request_says_so() -> None:
     """And not a grace after the interrupt was heard of."""
     run = running(asked(), harder(INTERRUPT, 99 * SECOND))
-    assert due(run, A.INTERRUPTED, stopped_at=7) == Due(99 * SECOND, Step.ASK_HARDER)
+    assert due(run, A.INTERRUPTED, stopped_at=7) == (99 * SECOND, Step.ASK_HARDER)
 
 
 @pytest.mark.parametrize(
@@ -152,3 +153,24 @@ def test_nothing_follows_on_a_last_word(state: Activation, stopped_at: int | Non
 def test_an_entry_that_may_work_on_is_left_alone() -> None:
     """Without a request or a limit nothing follows."""
     assert due(running()) is None
+
+
+@pytest.mark.parametrize(
+    ("run", "state", "stopped_at", "within"),
+    [
+        (running(asked(deadline=70 * SECOND)), A.WORKING, None, 60 * SECOND),
+        (running(asked(), harder(INTERRUPT)), A.INTERRUPTED, 7, GRACE),
+        (running(asked(deadline=3)), A.WORKING, None, 0),
+        (running(timeout=30), A.WORKING, None, 30 * SECOND),
+        (running(timeout=30), A.INTERRUPTED, 7, GRACE),
+        (running(), A.BROKEN, 7, GRACE),
+        (running(), A.DRAINING, 7, GRACE),
+    ],
+)
+def test_a_step_says_how_long_it_may_be_waited_for(
+    run: Run, state: Activation, stopped_at: int | None, within: int
+) -> None:
+    """From its cause to its instant, so that a clock that is set back later changes nothing."""
+    found = next_step(run, state, GRACE, stopped_at=stopped_at, is_forced=False)
+    assert found is not None
+    assert found.within == within

@@ -155,7 +155,7 @@ async def _create(client: Client, request: dict[str, Any]) -> RunAnswer:
     from perdure.runtime.runs.part import runs_of
 
     if not isinstance(client, Embedded):
-        answer: RunAnswer = await client.call("runs.create", request)
+        answer: RunAnswer = await client.call("runs.create", _repeatable(request))
         return answer
     log = client.node.log
     before = await log.head()
@@ -163,6 +163,14 @@ async def _create(client: Client, request: dict[str, Any]) -> RunAnswer:
     if (await log.resolve(answer["cursor"])).position <= before.position:
         await take_up(runs_of(client.node).executor, answer["run"]["run_id"])
     return answer
+
+
+def _repeatable(request: dict[str, Any]) -> dict[str, Any]:
+    """Give a request to a server a key if it has none: a lost answer can be asked for again."""
+    from perdure.eventlog.env import RealEnv
+
+    key = request.get("idempotency_key")
+    return {**request, "idempotency_key": str(RealEnv().new_id()) if key is None else key}
 
 
 @click.command(
@@ -219,7 +227,10 @@ def retry(
     async def again(client: Client) -> RunAnswer:
         asked = {"run_id": record["run_id"]}
         if has_ended:
-            retried: RunAnswer = await client.call("runs.retry", asked | {"secrets": passed})
+            request = asked | {"secrets": passed}
+            if choice.server is not None:
+                request = _repeatable(request)
+            retried: RunAnswer = await client.call("runs.retry", request)
             return retried
         resumed: RunAnswer = await client.call("runs.get", asked)
         return resumed

@@ -127,3 +127,18 @@ def test_a_server_that_cannot_be_asked_is_told(shell: Shell, words: tuple[str, .
     assert nobody.exit_code == 5
     assert "the server at http://127.0.0.1:1 does not answer" in nobody.stderr
     assert not shell.data.exists()
+
+
+def test_a_server_is_asked_to_write_with_a_key_and_this_process_is_not(shell: Shell) -> None:
+    """A lost answer of a server can be asked for again; what runs here has the key it is given."""
+    shell.call("run", "demo.fail")
+    shell.call("retry", shell.runs()[0]["run_id"])
+    assert [run["idempotency_key"] for run in shell.runs()] == [None, None]
+    with serving(shell):
+        shell.call("run", "demo.fail")
+        shell.call("retry", shell.runs()[0]["run_id"])
+        shell.call("run", "demo.fail", "--key", "mine")
+        keys = [run["idempotency_key"] for run in shell.runs()][:3]
+    assert keys[0] == "mine"
+    assert all(keys)
+    assert len(set(keys)) == 3

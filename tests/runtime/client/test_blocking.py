@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import socket
+import threading
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import cbor2
 import pytest
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import AcceptConnection, BytesMessage, CloseConnection
 
 from perdure.runtime.client import blocking
 from perdure.runtime.client.address import Address, Announced, Named
 from perdure.runtime.client.blocking import BlockingRemote
+from perdure.runtime.client.conversation import SUBPROTOCOL
 from perdure.runtime.kernel.completion import completed
 from perdure.runtime.kernel.data_directory import DataDir
 from perdure.runtime.kernel.errors import OperationError
@@ -58,6 +63,41 @@ def test_a_reading_call_whose_answer_was_lost_is_asked_again(
     ):
         assert completed(remote.call("runs.list", {}))["runs"] == []
     assert times > cut_at
+
+
+def test_an_answer_that_comes_with_the_close_is_given_and_the_next_call_connects_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A server that drains: no call fails, and none uses up a try on the old connection."""
+    monkeypatch.setattr("perdure.runtime.client.blocking.TRIES", 1)
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        thread = threading.Thread(target=answer_and_close, args=(listener, 2), daemon=True)
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with closing(BlockingRemote(Named(Address.of(url)))) as remote:
+            for number in range(2):
+                assert completed(remote.call("runs.list", {})) == {"number": number}
+        thread.join()
+
+
+def answer_and_close(listener: socket.socket, times: int) -> None:
+    """Serve so many connections: one answer each, with the Close in the same bytes."""
+    for number in range(times):
+        peer, _ = listener.accept()
+        with peer:
+            half = WSConnection(ConnectionType.SERVER)
+            for reply in (
+                [AcceptConnection(subprotocol=SUBPROTOCOL)],
+                [
+                    BytesMessage(data=cbor2.dumps({"id": 1, "ok": {"number": number}})),
+                    CloseConnection(code=1012),
+                ],
+            ):
+                half.receive_data(peer.recv(65536))
+                list(half.events())
+                peer.sendall(b"".join(half.send(event) for event in reply))
+            half.receive_data(peer.recv(65536))
+            assert [type(event) for event in half.events()] == [CloseConnection]
 
 
 def test_a_server_that_only_listens_is_not_waited_for_for_ever(

@@ -154,6 +154,9 @@ async def test_a_follow_that_is_left_leaves_the_port_as_it_was(tmp_path: Path, s
         ("run", {}, "VALIDATION_ERROR"),
         ("run", {"run_id": "none"}, "RUN_NOT_FOUND"),
         ("log", {"colour": "red"}, "VALIDATION_ERROR"),
+        ("log", {"limit": 0}, "VALIDATION_ERROR"),
+        ("log", {"limit": -1}, "VALIDATION_ERROR"),
+        ("log", {"limit": 501}, "VALIDATION_ERROR"),
     ],
 )
 async def test_a_follow_that_makes_no_sense_is_refused_when_it_begins(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
+from typing import Any
 
 import cbor2
 import pytest
@@ -40,6 +41,15 @@ def test_what_a_client_says_a_server_understands() -> None:
     server.subscriptions[follow_id] = None  # type: ignore[assignment]  # as a session would
     assert isinstance(server.receive(client.credit(follow_id, 3)), More)
     assert isinstance(server.receive(client.stop(follow_id)), Stop)
+
+
+@pytest.mark.parametrize("poison", [float("nan"), float("inf"), {1, 2}, "\ud800", object()])
+def test_an_argument_that_no_server_takes_is_refused_before_it_is_sent(poison: object) -> None:
+    """The server would end the connection, and every other call on it would be lost."""
+    client = Conversation()
+    with pytest.raises(OperationError, match="the arguments cannot be sent") as refusal:
+        client.call("runs.create", {"timeout": poison})
+    assert refusal.value.code == "VALIDATION_ERROR"
 
 
 def test_what_a_server_says_a_client_understands() -> None:
@@ -99,6 +109,24 @@ def test_what_is_no_message_is_told_apart(message: bytes) -> None:
     client.call("runs.get", {})
     with pytest.raises(NotUnderstood):
         client.receive(message)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"id": [1], "ok": {}},
+        {"id": {}, "live": "here"},
+        {"id": None, "error": {"code": "INTERNAL", "message": "m", "details": {"id": [1]}}},
+        {"id": 1, "events": 5, "cursor": "here"},
+        {"id": 1, "events": [], "cursor": 5},
+    ],
+)
+def test_a_message_with_parts_of_another_type_is_none(message: dict[str, Any]) -> None:
+    """An id that is a list, events that are a number: a server of ours says no such thing."""
+    client = Conversation()
+    client.call("runs.get", {})
+    with pytest.raises(NotUnderstood):
+        client.receive(cbor2.dumps(message))
 
 
 @pytest.mark.parametrize(

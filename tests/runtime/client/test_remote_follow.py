@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import trio
 
 from perdure.runtime.client.conversation import CaughtUp, Ended, Events, Refused
 from perdure.runtime.client.remote_follow import WINDOW, RemoteFollow
@@ -48,12 +49,9 @@ async def test_what_waits_is_bounded_by_its_window() -> None:
     """Credit is given as events are taken, so much as to fill the window; heartbeats are one."""
     given: list[int] = []
 
-    async def grant(credit: int) -> None:
-        given.append(credit)
-
     follow = RemoteFollow({"channel": "log"}, None, limit=3)
     assert follow.begin() == 3
-    follow.grant = grant
+    follow.grant = given.append
     follow.take(Events(1, ["a"], "1"))
     follow.take(Events(1, ["b", "c"], "3"))
     for number in range(100):
@@ -62,6 +60,21 @@ async def test_what_waits_is_bounded_by_its_window() -> None:
     last = await anext(follow)
     assert given == [1, 2]
     assert (last.events, last.cursor) == (["b", "c"], "heartbeat 99")
+
+
+async def test_a_wait_that_is_cancelled_loses_nothing() -> None:
+    """Neither the delivery nor the credit for it."""
+    given: list[int] = []
+    follow = RemoteFollow({"channel": "log"}, None, limit=3)
+    follow.begin()
+    follow.grant = given.append
+    follow.take(Events(1, ["a", "b", "c"], "3"))
+    with trio.move_on_after(0) as waited:
+        await anext(follow)
+    assert waited.cancelled_caught
+    assert given == []
+    assert (await anext(follow)).events == ["a", "b", "c"]
+    assert given == [3]
 
 
 async def test_it_ends_with_what_it_follows_and_not_with_its_server() -> None:

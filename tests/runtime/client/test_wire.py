@@ -16,7 +16,12 @@ def open_pair() -> tuple[Wire, WSConnection]:
     wire, server = Wire(Address.of("http://localhost")), WSConnection(ConnectionType.SERVER)
     server.receive_data(wire.hello())
     list(server.events())
-    assert wire.receive(server.send(AcceptConnection(subprotocol="perdure.v1+cbor"))) == ([], b"")
+    assert wire.receive(server.send(AcceptConnection(subprotocol="perdure.v1+cbor"))) == (
+        [],
+        b"",
+        None,
+        False,
+    )
     assert wire.is_open
     return wire, server
 
@@ -25,9 +30,19 @@ def test_messages_before_a_close_are_given_first() -> None:
     """An answer that came in the same bytes as the end is not lost."""
     wire, server = open_pair()
     data = server.send(BytesMessage(data=b"answer")) + server.send(CloseConnection(code=1012))
-    assert wire.receive(data)[0] == [b"answer"]
+    messages, reply, lost, _ = wire.receive(data)
+    assert messages == [b"answer"]
+    assert "1012" in str(lost), "it is told with the messages, not with the next bytes"
+    server.receive_data(reply)
+    assert [type(event) for event in server.events()] == [CloseConnection], "it is answered"
+
+
+def test_nothing_is_sent_after_a_close() -> None:
+    """It is a lost connection, whatever the library calls it."""
+    wire, server = open_pair()
+    wire.receive(server.send(CloseConnection(code=1012)))
     with pytest.raises(ConnectionLost, match="1012"):
-        wire.receive(b"")
+        wire.message(b"call")
 
 
 def test_pieces_make_one_message_and_pings_are_answered() -> None:
@@ -37,7 +52,7 @@ def test_pieces_make_one_message_and_pings_are_answered() -> None:
     data += server.send(Ping()) + server.send(BytesMessage(data=b"swer"))
     messages, replies = list[bytes](), b""
     for byte in data:
-        more, reply = wire.receive(bytes([byte]))
+        more, reply, _, _ = wire.receive(bytes([byte]))
         messages += more
         replies += reply
     assert messages == [b"answer"]
@@ -49,8 +64,7 @@ def test_an_end_or_nonsense_in_the_handshake_is_a_lost_connection(data: bytes) -
     """It may be tried again."""
     wire = Wire(Address.of("http://localhost"))
     wire.hello()
-    with pytest.raises(ConnectionLost):
-        wire.receive(data)
+    assert isinstance(wire.receive(data).lost, ConnectionLost)
 
 
 @pytest.mark.parametrize(

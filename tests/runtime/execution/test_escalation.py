@@ -8,6 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from perdure.actors.run.activation import Activation
 from perdure.actors.run.commands import RequestCancel
 from perdure.actors.run.events import CancelEscalated, CancelRequested, Deactivated, RunEnded
 from perdure.actors.run.status import CancelMode, Outcome
@@ -84,6 +85,27 @@ async def test_a_clock_that_is_set_makes_no_wait_longer(
         assert trio.current_time() - begun < most + 1
 
 
+async def test_a_clock_set_back_while_a_request_is_recorded_makes_no_wait_longer(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What counts is the time between the request and its deadline, as they were recorded."""
+    async with world(cancel_grace=1.0) as w:
+        run_id, _ = await running(w)
+        ask = w.executor.ask
+
+        async def ask_and_set_the_clock(*args: Any, **more: Any) -> Any:
+            answer = await ask(*args, **more)
+            set_clock(w, -3600)
+            return answer
+
+        begun = trio.current_time()
+        with monkeypatch.context() as patch:
+            patch.setattr(w.executor, "ask", ask_and_set_the_clock)
+            await cancel(w, run_id, within=1)
+        await w.end(run_id)
+        assert trio.current_time() - begun < 5
+
+
 async def test_a_drain_ends_no_run_however_it_is_canceled(autojump_clock: MockClock) -> None:
     """It lets go of the run when the entry has ended; the next host ends it."""
     async with world(cancel_grace=5.0) as w:
@@ -129,6 +151,23 @@ async def test_a_log_that_takes_nothing_keeps_no_process_alive(
         await trio.sleep(4.5)
         assert not execution.escalation.forced.is_set()
         await trio.sleep(2)
+        assert execution.escalation.forced.is_set()
+
+
+async def test_a_log_that_takes_nothing_interrupts_an_entry_all_the_same(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was only asked to end is interrupted at the deadline, and killed a grace later."""
+    async with world(cancel_grace=5.0) as w:
+        run_id, execution = await running(w, shielded=True)
+        await cancel(w, run_id, within=5)
+        monkeypatch.setattr(w.executor, "ask", never_answer)
+        await trio.sleep(4.5)
+        assert execution.state.name == Activation.WORKING.name
+        await trio.sleep(2)
+        assert execution.state.name == Activation.INTERRUPTED.name
+        assert not execution.escalation.forced.is_set()
+        await trio.sleep(7)
         assert execution.escalation.forced.is_set()
 
 
