@@ -16,7 +16,7 @@ from perdure.eventlog.reading import Page, Reading
 from perdure.eventlog.snapshots import SnapshotFile
 from perdure.eventlog.sqlite import SqliteStore
 from perdure.eventlog.store import PAGE_RECORDS
-from perdure.runtime.kernel.listing_overlay import read_listing
+from perdure.runtime.kernel.listing_overlay import StoredListing
 from perdure.runtime.kernel.operations import Operations, operations_of
 from perdure.runtime.kernel.principal import LOCAL, Principal
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from perdure.runtime.kernel.data_directory import DataDir
     from perdure.runtime.kernel.features import Features
     from perdure.runtime.kernel.listing import Listing
-    from perdure.runtime.kernel.projection import Projection
 
     Arguments = TypeVarTuple("Arguments")
 
@@ -113,7 +112,7 @@ class LogReader:
         """Read an open log. A listing is read when somebody asks for a list."""
         self.log = log
         self._data = data
-        self._listings: dict[str, Projection] = {}
+        self._listings: dict[str, StoredListing] = {}
         self._services = [service for each in features for service in each.readers(self)]
         table = operations_of(*map(type, self._services))  # without those that write
         self._operations = Operations(table, self._services)
@@ -126,17 +125,16 @@ class LogReader:
         """Give a service that reads, by its type."""
         return next(service for service in self._services if isinstance(service, kind))
 
-    def listing(self, listing: Listing) -> Projection:
-        """Give the tables of a listing as they are now, read once."""
-        if listing.name not in self._listings:
-            path = self._data.listing(listing.name)
-            self._listings[listing.name] = read_listing(listing, path, self.log.store)
-        return self._listings[listing.name]
+    def listing(self, listing: Listing) -> StoredListing:
+        """Give a listing, which is read when it is asked."""
+        path = self._data.listing(listing.name)
+        stored = StoredListing(listing, path, self.log.store)
+        return self._listings.setdefault(listing.name, stored)
 
     def close(self) -> None:
         """Close all listings."""
-        for tables in self._listings.values():
-            tables.close()
+        for listing in self._listings.values():
+            listing.close()
 
 
 @contextmanager

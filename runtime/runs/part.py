@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, get_args
@@ -19,6 +19,7 @@ from perdure.runtime.execution.host import Host
 from perdure.runtime.execution.limits import HostLimits
 from perdure.runtime.execution.recovery import drop_old_seals, recover, take_up
 from perdure.runtime.kernel.claims import CLAIM_WINDOW
+from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.feature import Part
 from perdure.runtime.kernel.figures import figure, figures_by
 from perdure.runtime.kernel.opening import StoppedOpening, unless_stopped
@@ -37,13 +38,17 @@ from perdure.runtime.runs.uploads import MAX_UPLOADS, Uploads
 from perdure.runtime.secrets.secrets import Secrets
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Iterable, Sequence
 
     from perdure.eventlog.log import EventLog
+    from perdure.eventlog.record import Mark
     from perdure.runtime.kernel.figures import Figure
     from perdure.runtime.kernel.live_listing import LiveListing
     from perdure.runtime.kernel.node import Node
+    from perdure.runtime.runs.index import Listed
 
+OPENING: Final = 5.0  # seconds after which a node is open while it still takes up runs
+LOOK_AGAIN: Final = 1.0  # seconds between two questions for the runs that have not ended
 _NANOSECONDS: Final = 1_000_000_000
 
 
@@ -158,13 +163,22 @@ def runs_of(node: Node) -> RunsPart:
     return node.part(RunsPart)
 
 
-async def _take_up(host: Host, index: RunIndex, only: Collection[str] | None) -> None:
+async def _take_up(
+    host: Host, index: RunIndex, listing: LiveListing, resources: RunResources, upto: Mark
+) -> None:
     """Take up the runs that an earlier process left, or only some of them."""
-    if only is None:
-        await recover(host, index.open_runs)
-        return
-    await drop_old_seals(host)
-    for run_id in only:
+
+    async def open_runs(after: int) -> Sequence[Listed]:
+        while True:
+            await listing.reach(upto)
+            try:
+                return await index.open_runs(after, upto)
+            except OperationError:  # what was reached is being built anew, or takes long
+                await host.env.sleep(LOOK_AGAIN)
+
+    if resources.only is None:
+        await recover(host, open_runs, upto)
+    for run_id in resources.only or ():
         await take_up(host, run_id)
 
 
@@ -186,14 +200,25 @@ async def open_runs(
     index = RunIndex(listing)
     async with trio.open_nursery() as nursery:
         await host.blobs.clean_up()
+        await drop_old_seals(host)  # before a new run seals something
         await nursery.start(host.run)
-        try:
-            await unless_stopped(partial(_take_up, host, index, resources.only), stopping)
-        except StoppedOpening:
+        taken_up, upto = trio.Event(), await log.head()
+
+        async def take_up_all() -> None:
+            with suppress(StoppedOpening):  # the rest is for the next process
+                await unless_stopped(
+                    partial(_take_up, host, index, listing, resources, upto), stopping
+                )
+            taken_up.set()
+
+        nursery.start_soon(take_up_all)
+        with trio.move_on_after(OPENING):  # if the index is being built, it goes on meanwhile
+            await taken_up.wait()
+        if stopping.is_set():
             host.drain()  # or the stop would count as a crash of the runs that were resumed
             with trio.move_on_after(limits.cancel_grace):
                 await host.settled()
-            raise
+            raise StoppedOpening
         part = RunsPart(host, index, resources)
         nursery.start_soon(part.uploads.run)
         yield part

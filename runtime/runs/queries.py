@@ -6,7 +6,7 @@ them together with those that change something (``perdure.runtime.runs.operation
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from perdure.actors.run.kind import RUN_KIND
 from perdure.actors.run.views import item_number, log_line, question_view
@@ -14,7 +14,6 @@ from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.operations import operation
 from perdure.runtime.kernel.principal import Permission, Principal
 from perdure.runtime.runs.answers import ExportPage, LogPage, QuestionPage, RunAnswer, RunPage
-from perdure.runtime.runs.index import RunFilter
 from perdure.runtime.runs.requests import (
     Conditions,
     ExportRun,
@@ -23,37 +22,27 @@ from perdure.runtime.runs.requests import (
     ReadLogs,
     ReadQuestions,
 )
+from perdure.runtime.runs.run_filter import RunFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from perdure.actors.folded import Folded
     from perdure.actors.run.core import Run
     from perdure.eventlog.record import Mark
     from perdure.runtime.kernel.actor_reader import Readable
-    from perdure.runtime.runs.index import Listed
+    from perdure.runtime.runs.index import RunIndex
     from perdure.runtime.runs.reader import RunReader
 
 MOST_QUESTIONS: Final = 100  # in an answer
 PAGE_BYTES: Final = 1 << 20  # of items, after which a page ends: many may be asked for at once
 
 
-class Lists(Protocol):
-    """Lists of runs."""
-
-    async def list(
-        self, where: RunFilter, *, before: int | None, at: Mark | None, limit: int
-    ) -> tuple[Sequence[Listed], Mark]:
-        """List runs, newest first, and say at which place in the log this is true."""
-
-
 class RunQueries:
     """Everything that can be read of runs."""
 
-    def __init__(self, log: Readable, lists: Lists, reader: RunReader) -> None:
+    def __init__(self, log: Readable, index: RunIndex, reader: RunReader) -> None:
         """Read one log."""
         self._log = log
-        self._lists = lists
+        self._index = index
         self._reader = reader
 
     @operation("runs.get", Permission.READ, "RUN_NOT_FOUND", "INVALID_CURSOR")
@@ -69,7 +58,7 @@ class RunQueries:
             None if request.after is None else (await self._log.resolve(request.after)).position
         )
         where = matching(principal, request)
-        found, true_at = await self._lists.list(
+        found, true_at = await self._index.list(
             where, before=before, at=at, limit=request.limit + 1
         )
         more = len(found) > request.limit

@@ -5,39 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from perdure.runtime.kernel.errors import OperationError
+from perdure.runtime.kernel.log_reader import completed
 from perdure.runtime.kernel.principal import LOCAL
-from perdure.runtime.runs.index import RUN_LISTING, RunTables
+from perdure.runtime.runs.index import RUN_LISTING, RunIndex
 from perdure.runtime.runs.queries import RunQueries
 from perdure.runtime.runs.reader import RunReader
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from perdure.eventlog.record import Mark
     from perdure.runtime.kernel.log_reader import LogReader
     from perdure.runtime.kernel.principal import Principal
-    from perdure.runtime.runs.index import Listed, RunFilter
 
 ID_LENGTH: Final = 36  # of a whole run id
 FEW: Final = 5  # candidates named when a beginning fits several
-
-
-class _StoredIndex:
-    """Lists of runs, read once."""
-
-    def __init__(self, reader: LogReader) -> None:
-        self._reader = reader
-
-    @property
-    def tables(self) -> RunTables:
-        return RunTables(self._reader.listing(RUN_LISTING))
-
-    async def list(
-        self, where: RunFilter, *, before: int | None, at: Mark | None, limit: int
-    ) -> tuple[Sequence[Listed], Mark]:
-        true_at = at or await self._reader.log.head()  # tables read after it know all up to there
-        found = self.tables.runs(where, before=before, at=true_at.position, limit=limit)
-        return found, true_at
 
 
 class StoredRuns(RunQueries):
@@ -45,14 +24,14 @@ class StoredRuns(RunQueries):
 
     def __init__(self, reader: LogReader) -> None:
         """Read a log. The index of runs is read when somebody asks for a list."""
-        self._index = _StoredIndex(reader)
-        super().__init__(reader.log, self._index, RunReader(reader.log))
+        index = RunIndex(reader.listing(RUN_LISTING))
+        super().__init__(reader.log, index, RunReader(reader.log))
 
     def run_id(self, beginning: str, principal: Principal = LOCAL) -> str:
         """Give the id of the one run that begins so, or raise RUN_NOT_FOUND."""
         if len(beginning) >= ID_LENGTH:
             return beginning
-        found = self._index.tables.beginning_with(beginning, principal.tenant, FEW + 1)
+        found = completed(self._index.beginning_with(beginning, principal.tenant, FEW + 1))
         if len(found) == 1:
             return found[0]
         if not found:

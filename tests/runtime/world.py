@@ -16,7 +16,7 @@ from perdure.eventlog.store import Bounds
 from perdure.runtime.execution.creation_write import first_write
 from perdure.runtime.execution.host import Host
 from perdure.runtime.execution.limits import HostLimits
-from perdure.runtime.execution.recovery import recover
+from perdure.runtime.execution.recovery import drop_old_seals, recover
 from perdure.runtime.execution.run_context import RunContext
 from perdure.runtime.plugins.contract import PluginError, Retry, RunCancelled
 from perdure.runtime.plugins.plugin import declared, entry, plugin
@@ -230,6 +230,10 @@ class World:
         decoded = [RUN_EVENTS.decode(record) for record in records]
         return [event for event in decoded if isinstance(event, kind)]
 
+    def created_at(self, run_id: str) -> int:
+        """The position at which a run was created."""
+        return self.store.read_stream(stream_of(run_id), 0, Bounds()).records[0].position
+
     async def open_runs(self, after: int) -> list[Listed]:
         """The runs that have not ended, as a directory would list them."""
         return [
@@ -252,6 +256,7 @@ async def world(store: MemoryStore | None = None, **limits: Any) -> AsyncIterato
         host = Host(env, log, plugins, limits=HostLimits(**limits))
         await nursery.start(host.run)
         w = World(host, store)
-        await recover(host, w.open_runs)
+        await drop_old_seals(host)
+        await recover(host, w.open_runs, await log.head())
         yield w
         nursery.cancel_scope.cancel()

@@ -89,8 +89,8 @@ class Channels:
         begin: str | Mark | None = request.after
         initial = None
         if opening.initial is not None and request.after is None:
-            begin = await self._log.head()
-            initial = opening.initial(begin)
+            initial = await opening.initial()
+            begin = initial.at
         limits = replace(self.limits, records=request.limit)
         follow = await self._log.follow(begin, pulled, limits)
         return Subscription(channel, opening, follow, limit=request.limit, initial=initial)

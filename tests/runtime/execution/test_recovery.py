@@ -163,5 +163,5 @@ async def test_a_log_that_closes_during_a_recovery_is_told_as_that(
             host = Host(env, log, {"test": declared(Example)})
             await nursery.start(host.run)
             with pytest.raises(OutcomeUnknown):
-                await recover(host, World(host, store).open_runs)
+                await recover(host, World(host, store).open_runs, await log.head())
             nursery.cancel_scope.cancel()
