@@ -78,7 +78,10 @@ class LiveListing:
                 self._tell(error)
                 await self._pause()
             if damaged:
-                self.reached, self._written = START, START  # whatever was taken in is lost
+                self._lose()
+
+    def _lose(self) -> None:
+        self.reached, self._written = START, START  # whatever was taken in has to be again
 
     async def _pause(self) -> None:
         self._move()  # those who wait are answered from what is there
@@ -151,6 +154,7 @@ class LiveListing:
             raise self._unavailable("its file cannot be read now") from error
         except sqlite3.DatabaseError as error:
             self._tell(error)
+            self._lose()
             self._following.cancel()
             raise self._unavailable("it is damaged, and built anew") from error
         if place.position >= written.position:

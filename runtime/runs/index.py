@@ -31,6 +31,11 @@ if TYPE_CHECKING:
 MAX_PAGE: Final = 501  # the largest page, and one more that tells whether it is the last
 BLOCK: Final = 12  # bits: times of creation are summed up for so many positions together
 
+
+def _unless_null(column: str) -> str:
+    return f" WHERE {column} NOT NULL" if column in {"task_id", "session_id"} else ""
+
+
 _RUNS: Final = Table(
     name="runs",
     columns=(
@@ -52,7 +57,7 @@ _RUNS: Final = Table(
     indexes=(
         "(run_id)",
         "(tenant, status)",
-        *(f"(tenant, {', '.join(group)}, outcome) WHERE {group[-1]} NOT NULL" for group in GROUPS),
+        *(f"(tenant, {', '.join(group)}, outcome){_unless_null(group[-1])}" for group in GROUPS),
         f"(outcome) WHERE outcome = '{NOT_ENDED}'",
     ),
 )
@@ -219,6 +224,8 @@ class RunIndex:
 
         def question(database: sqlite3.Connection, past: int | None) -> list[Listed]:
             searches = where.searches(_span(database, where, before), past)
+            if not searches:
+                return []
             statement = " UNION ALL ".join(
                 f"SELECT r.run_id, r.position FROM runs r WHERE {condition}"  # noqa: S608
                 for condition, _ in searches

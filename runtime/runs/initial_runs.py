@@ -61,7 +61,7 @@ class InitialRuns:
         return page
 
     async def _additions(self, run_ids: Sequence[str]) -> list[ChannelEvent]:
-        runs = await self._reader.all_at(self._principal, run_ids, self.at)
+        runs, _ = await self._reader.all_at(self._principal, run_ids, self.at)
         return [
             ChannelEvent("run", self.at, addition(run.state, run.commit_time), is_listed=True)
             for run in runs

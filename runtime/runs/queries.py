@@ -64,16 +64,19 @@ class RunQueries:
         more = len(found) > request.limit
         found = found[: request.limit]
         run_ids = [listed.run_id for listed in found]
-        runs = await self._reader.all_at(principal, run_ids, true_at)
+        runs, unreadable = await self._reader.all_at(principal, run_ids, true_at)
         next_after = None
         if more:
             mark = await self._log.in_thread(self._log.store.mark_at, found[-1].position)
             next_after = None if mark is None else self._log.cursor(mark)
-        return {
+        page: RunPage = {
             "runs": [RUN_KIND.view(folded) for folded in runs],
             "next_after": next_after,
             "cursor": self._log.cursor(true_at),
         }
+        if unreadable:
+            page["unreadable"] = unreadable
+        return page
 
     @operation("runs.export", Permission.READ, "RUN_NOT_FOUND", "INVALID_CURSOR")
     async def export(self, principal: Principal, request: ExportRun) -> ExportPage:

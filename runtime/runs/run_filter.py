@@ -68,16 +68,13 @@ class RunFilter:
         leading = {"tenant": self.tenant, **{name: stated.pop(name) for name in group}}
         rest = [Search("r.position > ? AND r.position < ?", span), *_filtered(stated)]
         rest += [*self._created(), *self._newest(past)]
-        if self.statuses is not None and past is not None:
-            then = [Search("r.since <= ?", (past,))]
-        else:
-            then = []
-        found = [
-            _both(*_indexed(leading), each, *then, *rest)
-            for each in self._standing(grouped=bool(group))
-        ]
-        if then and (were := OPEN & (self.statuses or OPEN)):
-            found.append(_both(self._were(were, past or 0), *_filtered(leading), *rest))
+        standing = self._standing(grouped=bool(group))
+        if self.statuses is None or past is None:
+            return [_both(*_indexed(leading), each, *rest) for each in standing]
+        since = Search("r.since <= ?", (past,))
+        found = [_both(*_indexed(leading), each, since, *rest) for each in standing]
+        if were := OPEN & self.statuses:
+            found.append(_both(self._were(were, past), *_filtered(leading), *rest))
         return found
 
     def _standing(self, *, grouped: bool) -> Iterable[Search]:
