@@ -116,7 +116,8 @@ class ActorReader(Generic[State]):
         self, principal: Principal, actor_ids: Iterable[str], at: Mark
     ) -> tuple[list[Folded[State]], list[str]]:
         """Give actors as they were at a place in the log, and the ids of those unreadable."""
-        found, unreadable = list[Folded[State]](), list[str]()
+        found: list[Folded[State]] = []
+        unreadable: list[str] = []
         for actor_id in actor_ids:
             try:
                 found.append(await self.at(principal, actor_id, at))

@@ -78,6 +78,7 @@ class ListingFile(ProjectionFile):
     def __init__(self, listing: Listing, path: Path | str = IN_MEMORY) -> None:
         """Name the file. Nothing is opened before ``open``."""
         self.listing = listing
+        self.passed = 0  # records, or damaged parts of the log, that could not be read
         schema = [statement for table in listing.tables for statement in table.schema]
         super().__init__(path, (_PASSED, *schema), listing.version)
 
@@ -90,48 +91,47 @@ class ListingFile(ProjectionFile):
         place = self.place(store)
         if place is None or any(map(self._is_readable, self._passed(store))):
             self.rebuild()
-            return START
+            place = START
+        with self.reading() as database:
+            (self.passed,) = database.execute("SELECT count(*) FROM passed").fetchone()
         return place
 
-    def take_in(self, records: Iterable[Record], generation: str, upto: Mark) -> None:
-        """Take in records that are not yet taken in, and move the place mark."""
+    def take_in(
+        self, records: Iterable[Record], generation: str, upto: Mark, *, lost: int | None = None
+    ) -> None:
+        """Take in records that are not yet taken in, and move the place mark.
+
+        Remember those that cannot be read, and a position where the log itself cannot: ``lost``.
+        """
         with self.writing() as database:
             place = place_in(database)
             new = [record for record in records if record.position > place.position]
-            for record in self.listing.fold_all(Rows(database), new):
-                self._remember(database, record.position, f"{record.stream} {record.name}")
+            unreadable = self.listing.fold_all(Rows(database), new)
+            passed = [(each.position, f"{each.stream} {each.name}") for each in unreadable]
+            if lost is not None:
+                passed.append((lost, f"the log is damaged up to {upto.position}"))
+            database.executemany("INSERT OR IGNORE INTO passed VALUES (?, ?)", passed)
             move_place(database, generation, max(place, upto))
+        self.passed += len(passed)
 
     def pass_damage(self, store: Store, after: Mark) -> Mark:
-        """Take in what can be read up to where the log is damaged, and what comes behind it.
+        """Take in, one by one, records of a page that cannot be read as a whole.
 
-        Give the place of the last record taken in. What was passed is remembered and tried again.
+        The first that cannot be read is passed, with all up to the next that can. Give the place.
         """
-        records, position = list[Record](), after.position
-        while len(records) < PAGE_RECORDS and (found := _record_after(store, position)):
-            records.append(found)
-            position = found.position
-        behind = None
-        if len(records) < PAGE_RECORDS:
-            behind = _first_behind(store, position)
-            records.append(behind)
-        matching = [record for record in records if self.listing.where.matches(record)]
-        self.take_in(matching, store.generation, records[-1].mark)
-        if behind is not None:
-            told = "the log is damaged after position %d; the list of %s goes on at %d"
-            _log.error(told, position, self.listing.name, behind.position)
-            with self.writing() as database:
-                self._remember(database, position + 1, f"damaged, up to {behind.position}")
-        return records[-1].mark
-
-    def passed(self) -> int:
-        """Count the records that could not be read."""
-        with self.reading() as database:
-            (count,) = database.execute("SELECT count(*) FROM passed").fetchone()
-        return int(count)
-
-    def _remember(self, database: sqlite3.Connection, position: int, about: str) -> None:
-        database.execute("INSERT OR IGNORE INTO passed VALUES (?, ?)", (position, about))
+        for _ in range(PAGE_RECORDS):
+            found, lost = _record_after(store, after.position), None
+            if found is None:
+                lost = after.position + 1
+                found = _first_behind(store, lost)
+                told = "the log is damaged after position %d; the list of %s goes on at %d"
+                _log.error(told, after.position, self.listing.name, found.position)
+            matching = [found] if self.listing.where.matches(found) else []
+            self.take_in(matching, store.generation, found.mark, lost=lost)
+            after = found.mark
+            if lost is not None:
+                break
+        return after
 
     def _passed(self, store: Store) -> Iterable[Record]:
         """Give records that were passed, as they are now, those that the store can give."""
@@ -139,10 +139,9 @@ class ListingFile(ProjectionFile):
             statement = "SELECT position FROM passed ORDER BY position LIMIT ?"
             positions = database.execute(statement, (_TRIED,)).fetchall()
         for (position,) in positions:
-            try:
-                yield from store.read_all(position - 1, Bounds(records=1)).records
-            except StoreDamaged:
-                continue
+            found = _record_after(store, position - 1)
+            if found is not None and found.position == position:
+                yield found
 
     def _is_readable(self, record: Record) -> bool:
         try:
@@ -162,18 +161,18 @@ def _record_after(store: Store, position: int) -> Record | None:
 
 
 def _first_behind(store: Store, position: int) -> Record:
-    """Give the first record behind a damaged part of the log; raise if there is none."""
+    """Give the first record behind a damaged part of the log; raise if there is none yet."""
     step, head = 1, store.head().position
-    while (found := _record_after(store, position + step)) is None:
+    while (found := _record_after(store, position + step - 1)) is None:
         if position + step > head:
-            raise StoreDamaged("the log", f"nothing can be read after position {position}")
+            raise StoreDamaged("the log", f"nothing can be read from position {position} on")
         step *= 2
-    nearest, low = found, step // 2
+    low = step // 2  # cannot be read from there, and can from ``step`` on
     while step - low > 1:
         middle = (low + step) // 2
-        found = _record_after(store, position + middle)
-        if found is None:
+        nearer = _record_after(store, position + middle - 1)
+        if nearer is None:
             low = middle
         else:
-            nearest, step = found, middle
-    return nearest
+            found, step = nearer, middle
+    return found

@@ -110,7 +110,8 @@ def histories(draw: st.DrawFn) -> list[Happening]:
     standing: dict[str, tuple[Status, dict[str, Any]]] = {}
     for number in range(draw(st.integers(1, 40))):
         moving = [run_id for run_id, (status, _) in standing.items() if MOVES[status]]
-        if moving and draw(st.booleans()):
+        moves: bool = draw(st.booleans())
+        if moving and moves:
             run_id = draw(st.sampled_from(moving))
             status, columns = standing[run_id]
             status = draw(st.sampled_from(sorted(MOVES[status])))
@@ -312,7 +313,7 @@ def test_every_search_walks_one_index(sizes: Any) -> None:
         for chosen in product([False, True], repeat=len(COLUMNS)):
             columns = {name: stated[name] for name, on in zip(COLUMNS, chosen, strict=True) if on}
             for statuses in (None, frozenset({"failed", "running"})):
-                where = RunFilter(tenant="t", statuses=statuses, **columns)
+                where = RunFilter(tenant="t", statuses=statuses, **columns)  # type: ignore[arg-type]
                 check_plan(database, where, None)
                 check_plan(database, where, len(records) // 2)
 
