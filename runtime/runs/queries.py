@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from perdure.actors.run.kind import RUN_KIND
 from perdure.actors.run.views import item_number, log_line, question_view
+from perdure.eventlog.errors import StoreDamaged
 from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.operations import operation
 from perdure.runtime.kernel.principal import Permission, Principal
@@ -25,11 +26,13 @@ from perdure.runtime.runs.requests import (
 from perdure.runtime.runs.run_filter import RunFilter
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from perdure.actors.folded import Folded
     from perdure.actors.run.core import Run
     from perdure.eventlog.record import Mark
     from perdure.runtime.kernel.actor_reader import Readable
-    from perdure.runtime.runs.index import RunIndex
+    from perdure.runtime.runs.index import Listed, RunIndex
     from perdure.runtime.runs.reader import RunReader
 
 MOST_QUESTIONS: Final = 100  # in an answer
@@ -62,13 +65,9 @@ class RunQueries:
             where, before=before, at=at, limit=request.limit + 1
         )
         more = len(found) > request.limit
-        found = found[: request.limit]
+        found, next_after = await self._page(found[: request.limit], more=more)
         run_ids = [listed.run_id for listed in found]
         runs, unreadable = await self._reader.all_at(principal, run_ids, true_at)
-        next_after = None
-        if more:
-            mark = await self._log.in_thread(self._log.store.mark_at, found[-1].position)
-            next_after = None if mark is None else self._log.cursor(mark)
         page: RunPage = {
             "runs": [RUN_KIND.view(folded) for folded in runs],
             "next_after": next_after,
@@ -77,6 +76,22 @@ class RunQueries:
         if unreadable:
             page["unreadable"] = unreadable
         return page
+
+    async def _page(
+        self, found: Sequence[Listed], *, more: bool
+    ) -> tuple[Sequence[Listed], str | None]:
+        """Give a page and the cursor that leads on, up to a run to which a cursor can be made."""
+        damage: StoreDamaged | None = None
+        for size in range(len(found), 0, -1) if more else ():
+            try:
+                mark = await self._log.in_thread(self._log.store.mark_at, found[size - 1].position)
+            except StoreDamaged as error:
+                damage = error
+                continue
+            return found[:size], None if mark is None else self._log.cursor(mark)
+        if damage is not None:
+            raise damage
+        return found, None
 
     @operation("runs.export", Permission.READ, "RUN_NOT_FOUND", "INVALID_CURSOR")
     async def export(self, principal: Principal, request: ExportRun) -> ExportPage:
