@@ -3,7 +3,7 @@
 An interval ``[begins, ends)`` that is at least 2^k long, and less than twice that, belongs to one
 cell: the block of 2^k positions in which it begins. Those that contain a position lie in at most
 three cells of each size. What else lies in these cells was open shortly before: the cost of a
-question is that of what is, or was just, open, and never that of the whole past.
+query is that of what is, or was just, open, and never that of the whole past.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from perdure.eventlog.store import Store
 
     # Asked of the tables as they are, or of the past: as things stood at a position.
-    Question = Callable[[sqlite3.Connection, int | None], "Result"]
+    Query = Callable[[sqlite3.Connection, int | None], "Result"]
 
 Result = TypeVar("Result")
 _PASSED: Final = "CREATE TABLE passed (position INTEGER PRIMARY KEY, about TEXT)"
@@ -68,8 +68,8 @@ class Listing:
 class Askable(Protocol):
     """A listing that can be asked: a live one, or one that is only read."""
 
-    async def ask(self, question: Question[Result], at: Mark | None = None) -> tuple[Result, Mark]:
-        """Answer a question, and say at which place this is true: ``at``, if it is stated."""
+    async def ask(self, query: Query[Result], at: Mark | None = None) -> tuple[Result, Mark]:
+        """Answer a query, and say at which place this is true: ``at``, if it is stated."""
 
 
 class ListingFile(ProjectionFile):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from perdure.eventlog.record import Record
     from perdure.eventlog.store import Store
-    from perdure.runtime.kernel.listing import Listing, Question
+    from perdure.runtime.kernel.listing import Listing, Query
 
 Result = TypeVar("Result")
 
@@ -63,14 +63,14 @@ class StoredListing:
         self._mark = START
         self.tables: Projection | None = None
 
-    async def ask(self, question: Question[Result], at: Mark | None = None) -> tuple[Result, Mark]:
-        """Answer a question, and say at which place this is true."""
+    async def ask(self, query: Query[Result], at: Mark | None = None) -> tuple[Result, Mark]:
+        """Answer a query, and say at which place this is true."""
         if self.tables is None or (at or START) > self._mark:
             self.close()
             self.tables = self._read()
         past = at.position if at is not None and at < self._mark else None
         with self.tables.reading() as database:
-            return question(database, past), at or self._mark
+            return query(database, past), at or self._mark
 
     def close(self) -> None:
         """Close the tables."""

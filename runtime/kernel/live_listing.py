@@ -1,7 +1,7 @@
 """A live listing: its tables are kept up to date with the log, and are asked meanwhile.
 
 An answer is true at a position, which it names. That is at least the head of the log as it was
-when the question arrived; only if the tables do not get there soon, since they are being built or
+when the query arrived; only if the tables do not get there soon, since they are being built or
 their disk is full, it is the position that they have reached.
 """
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from perdure.eventlog.log import EventLog
-    from perdure.runtime.kernel.listing import ListingFile, Question
+    from perdure.runtime.kernel.listing import ListingFile, Query
 
 Result = TypeVar("Result")
 LINGER: Final = 0.1  # seconds; changes that nobody asks for are taken in together
 PAUSE: Final = 1.0  # seconds; before a file that could not be used is tried again
-PATIENCE: Final = 3.0  # seconds that a question waits for the tables to come to the head
-LONGEST: Final = 10.0  # seconds that a question may take, its turn included
-EVERY_COMMIT: Final = FollowLimits(heartbeat=0)  # so that no question waits for other records
+PATIENCE: Final = 3.0  # seconds that a query waits for the tables to come to the head
+LONGEST: Final = 10.0  # seconds that a query may take, its turn included
+EVERY_COMMIT: Final = FollowLimits(heartbeat=0)  # so that no query waits for other records
 _log = logging.getLogger("perdure.listing")
 
 
@@ -72,7 +72,7 @@ class LiveListing:
                     damaged = False
                 with trio.CancelScope() as self._following:
                     await self._follow()
-                damaged = True  # as a question has found
+                damaged = True  # as a query has found
             except (sqlite3.DatabaseError, OSError, StoreFailed) as error:
                 damaged = damaged or is_damage(error)
                 self._tell(error)
@@ -122,7 +122,7 @@ class LiveListing:
         self._moved = trio.Event()
 
     async def _linger(self) -> None:
-        """Let changes gather, unless a question waits for them."""
+        """Let changes gather, unless a query waits for them."""
         self._wanted = trio.Event()
         if not self._waiting:
             with trio.move_on_after(LINGER):
@@ -139,18 +139,18 @@ class LiveListing:
         """Wait until the tables hold all that the log held at a place, however long it takes."""
         await self._wait_for(mark, whatever=True)
 
-    async def ask(self, question: Question[Result], at: Mark | None = None) -> tuple[Result, Mark]:
-        """Answer a question, and say at which place this is true: ``at``, if it is stated.
+    async def ask(self, query: Query[Result], at: Mark | None = None) -> tuple[Result, Mark]:
+        """Answer a query, and say at which place this is true: ``at``, if it is stated.
 
         Raises UNAVAILABLE if the tables do not get there soon, OVERLOADED if it takes too long.
         """
         await self._reach_soon(at or await self.log.head())
         reached, written = self._known(), self._written
         try:
-            answer, place = await self._in_reader(partial(self._answer, question, at))
+            answer, place = await self._in_reader(partial(self._answer, query, at))
         except (sqlite3.OperationalError, ProjectionClosed) as error:
             if is_damage(error):
-                raise  # a question that makes no sense
+                raise  # a query that makes no sense
             raise self._unavailable("its file cannot be read now") from error
         except sqlite3.DatabaseError as error:
             self._tell(error)
@@ -166,12 +166,12 @@ class LiveListing:
         return answer, at
 
     def _answer(
-        self, question: Question[Result], at: Mark | None, unwanted: Callable[[], bool]
+        self, query: Query[Result], at: Mark | None, unwanted: Callable[[], bool]
     ) -> tuple[Result, Mark]:
         with self.tables.reading(unwanted) as database:
             place = place_in(database)
             past = at.position if at is not None and at.position < place.position else None
-            return question(database, past), place
+            return query(database, past), place
 
     async def _in_reader(self, work: Callable[[Callable[[], bool]], Result]) -> Result:
         """Work in a thread that reads; it is interrupted when its time is over or nobody waits."""

@@ -102,7 +102,7 @@ class Projection(ABC):
     ) -> AbstractContextManager[sqlite3.Connection]:
         """Ask the database, for the length of a block in which it stands still.
 
-        A question is interrupted, with an OperationalError, once its answer is ``unwanted``.
+        A query is interrupted, with an OperationalError, once its answer is ``unwanted``.
         """
 
     @abstractmethod
@@ -166,7 +166,7 @@ class ProjectionFile(Projection):
                     database.execute("ROLLBACK")
 
     def rebuild(self) -> None:
-        """Throw the file away and begin with an empty one, when the last question is answered.
+        """Throw the file away and begin with an empty one, when the last query is answered.
 
         If that fails, the projection is closed until another try succeeds.
         """
@@ -176,7 +176,7 @@ class ProjectionFile(Projection):
             self._writer = self._connected()
 
     def close(self) -> None:
-        """Close the database, when the last question is answered."""
+        """Close the database, when the last query is answered."""
         with self._lock, self._readers.closed():
             self._let_go()
 

@@ -222,7 +222,7 @@ class RunIndex:
     ) -> tuple[Sequence[Listed], Mark]:
         """List runs, newest first, that began before a position; say where this is true."""
 
-        def question(database: sqlite3.Connection, past: int | None) -> list[Listed]:
+        def query(database: sqlite3.Connection, past: int | None) -> list[Listed]:
             searches = where.searches(_span(database, where, before), past)
             if not searches:
                 return []
@@ -236,18 +236,18 @@ class RunIndex:
             )
             return [Listed(*row) for row in rows]
 
-        return await self._listing.ask(question, at)
+        return await self._listing.ask(query, at)
 
     async def count(self, where: RunFilter, at: Mark | None = None) -> tuple[int, Mark]:
         """Count runs; say where this is true."""
 
-        def question(database: sqlite3.Connection, past: int | None) -> int:
+        def query(database: sqlite3.Connection, past: int | None) -> int:
             counting = "SELECT count(*) FROM runs r WHERE "
             searches = where.searches(_span(database, where, None), past)
             counts = [database.execute(counting + each, values) for each, values in searches]
             return sum(count for (count,) in chain.from_iterable(counts))
 
-        return await self._listing.ask(question, at)
+        return await self._listing.ask(query, at)
 
     async def place(self) -> Mark:
         """Give a place at which lists can be asked for: the head of the log, if all is well."""

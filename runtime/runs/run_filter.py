@@ -1,6 +1,6 @@
 """Which runs are meant, and how the tables of the index are searched for them.
 
-A question becomes a few searches. One index answers each of them, in the order of positions, and a
+A query becomes a few searches. One index answers each of them, in the order of positions, and a
 run matches one of them only. Runs that have ended are found by their outcome, runs that have not by
 being open, and runs that were open at a position of the past by the interval in which they were.
 """

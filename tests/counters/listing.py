@@ -11,7 +11,7 @@ from perdure.runtime.kernel.table import Table
 from tests.counters.rules import COUNTER_EVENTS, CounterOpened
 
 if TYPE_CHECKING:
-    from perdure.runtime.kernel.listing import Question
+    from perdure.runtime.kernel.listing import Query
 
 
 _COUNTERS: Final = Table(
@@ -36,7 +36,7 @@ COUNTER_LISTING: Final = Listing(
 )
 
 
-def counters_of(tenant: str) -> Question[list[str]]:
+def counters_of(tenant: str) -> Query[list[str]]:
     """Ask for the ids of a tenant's counters."""
     statement = "SELECT counter_id FROM counters WHERE tenant = ? ORDER BY counter_id"
     return lambda database, _: [row[0] for row in database.execute(statement, (tenant,))]

@@ -22,10 +22,10 @@ from tools.bench.measure import Sample, Stopwatch, latencies
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from perdure.runtime.kernel.listing import ListingFile, Question
+    from perdure.runtime.kernel.listing import ListingFile, Query
 
 Result = TypeVar("Result")
-_QUESTIONS: Final = 300
+_QUERIES: Final = 300
 _CLIENTS: Final = 30
 _ALL: Final = RunFilter(tenant=TENANT)
 _FAILED: Final = RunFilter(tenant=TENANT, statuses=frozenset({"failed"}))
@@ -40,9 +40,9 @@ class _Asked:
     def __init__(self, tables: ListingFile) -> None:
         self._tables = tables
 
-    async def ask(self, question: Question[Result], at: Mark | None = None) -> tuple[Result, Mark]:
+    async def ask(self, query: Query[Result], at: Mark | None = None) -> tuple[Result, Mark]:
         with self._tables.reading() as database:
-            return question(database, None if at is None else at.position), at or Mark(0, b"")
+            return query(database, None if at is None else at.position), at or Mark(0, b"")
 
 
 def _listed(where: RunFilter, *, past: bool = False, limit: int = 50) -> Callable[..., int]:
@@ -74,14 +74,14 @@ def _sizes(ask: Callable[..., int], setting: Setting) -> Iterator[Sides]:
     ):
         if (found := ask(RunIndex(_Asked(large)), many)) != ask(RunIndex(_Asked(small)), few):
             raise RuntimeError(f"the two sizes do not return as much: {found}")
-        questions = setting.size(_QUESTIONS, 100)
+        queries = setting.size(_QUERIES, 100)
         yield Sides(
-            partial(_questions, ask, large, many, questions),
-            partial(_questions, ask, small, few, questions),
+            partial(_queries, ask, large, many, queries),
+            partial(_queries, ask, small, few, queries),
         )
 
 
-def _questions(ask: Callable[..., int], tables: ListingFile, runs: int, number: int) -> Sample:
+def _queries(ask: Callable[..., int], tables: ListingFile, runs: int, number: int) -> Sample:
     """Ask so often, and time each answer."""
     index, seconds = RunIndex(_Asked(tables)), []
     with Stopwatch() as watch:
@@ -112,10 +112,10 @@ def _row(name: str, title: str, ask: Callable[..., int]) -> Benchmark:
 def _crowd(setting: Setting) -> Iterator[Sides]:
     """List while thirty others open a list of all that is open and leave, and alone."""
     with index_of(setting.directory, setting.size(RUNS, FEWER_RUNS)) as tables:
-        questions = setting.size(_QUESTIONS, 100)
+        queries = setting.size(_QUERIES, 100)
         yield Sides(
-            partial(trio.run, _beside, tables, questions, _CLIENTS),
-            partial(trio.run, _beside, tables, questions, 0),
+            partial(trio.run, _beside, tables, queries, _CLIENTS),
+            partial(trio.run, _beside, tables, queries, 0),
         )
 
 

@@ -97,6 +97,8 @@ def runs(  # noqa: PLR0913 - one for each option
         _say_that_there_are_none(invocation, filtered=is_filtered)
     else:
         _show(invocation, page, grouped=group is not None)
+    for run_id in page.get("unreadable", ()):
+        invocation.warn(f"run {run_id} cannot be read; `perdure log verify` tells more")
 
 
 def _page(invocation: Invocation, asked: dict[str, Any]) -> RunPage:
@@ -119,7 +121,7 @@ def _grouped(page: RunPage) -> dict[str, list[RunRecord]]:
 
 def _grouped_page(page: RunPage) -> dict[str, Any]:
     groups = [{"root_run_id": root, "runs": tries} for root, tries in _grouped(page).items()]
-    return {"groups": groups, "next_after": page["next_after"], "cursor": page["cursor"]}
+    return {**{name: page[name] for name in page if name != "runs"}, "groups": groups}  # type: ignore[literal-required]
 
 
 def _say_that_there_are_none(invocation: Invocation, *, filtered: bool) -> None:

@@ -54,7 +54,7 @@ async def ids(listing: LiveListing) -> list[str]:
 
 
 class Endless:
-    """A question without an answer, which tells when it begins and how it ends."""
+    """A query without an answer, which tells when it begins and how it ends."""
 
     def __init__(self) -> None:
         """Nothing is asked yet."""
@@ -73,7 +73,7 @@ class Endless:
             self.ended.set()
 
 
-async def test_a_question_is_interrupted_when_its_client_leaves(tmp_path: Path) -> None:
+async def test_a_query_is_interrupted_when_its_client_leaves(tmp_path: Path) -> None:
     """Its thread and its connection are free again: as many as there are may be given up (G1)."""
     async with listed(stored(log_of(3)), tmp_path / "runs.db") as listing:
         for _ in range(2 * READERS):
@@ -87,7 +87,7 @@ async def test_a_question_is_interrupted_when_its_client_leaves(tmp_path: Path) 
         assert await ids(listing) == ["run-0", "run-1", "run-2"]
 
 
-async def test_a_question_is_interrupted_when_its_time_is_over(
+async def test_a_query_is_interrupted_when_its_time_is_over(
     autojump_clock: MockClock, tmp_path: Path
 ) -> None:
     """It is answered with OVERLOADED, which says what to do (G1)."""
@@ -99,7 +99,7 @@ async def test_a_question_is_interrupted_when_its_time_is_over(
         assert "interrupted" in str(endless.error)
 
 
-async def test_a_long_question_holds_up_no_other_and_no_writer(tmp_path: Path) -> None:
+async def test_a_long_query_holds_up_no_other_and_no_writer(tmp_path: Path) -> None:
     """All but one connection are busy without end: lists are answered, and records taken in."""
     store, records = MemoryStore(), log_of(5)
     store.commit(records[:3])

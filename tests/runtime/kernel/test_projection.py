@@ -110,8 +110,8 @@ def test_a_rebuilt_projection_is_empty(projection: ProjectionFile) -> None:
     assert words(projection) == ["new"]
 
 
-def test_questions_and_a_rebuild_wait_for_each_other(projection: ProjectionFile) -> None:
-    """A file is thrown away when its last question is answered; the next asks the new one."""
+def test_queries_and_a_rebuild_wait_for_each_other(projection: ProjectionFile) -> None:
+    """A file is thrown away when its last query is answered; the next asks the new one."""
     asked, answered, order = Event(), Event(), list[str]()
 
     def first() -> None:
@@ -150,7 +150,7 @@ def test_several_read_at_once_while_one_writes(projection: ProjectionFile) -> No
     assert words(projection) == ["kept", "new"]
 
 
-def test_a_question_ends_when_its_answer_is_unwanted(projection: ProjectionFile) -> None:
+def test_a_query_ends_when_its_answer_is_unwanted(projection: ProjectionFile) -> None:
     """However long it would take; the connection is as good as before."""
     endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i FROM n) SELECT count(*) FROM n"
     looks = iter([False, False, True])

@@ -27,7 +27,7 @@ from tests.fuzz import examples
 from tests.runtime.runs.run_records import Happening, recorded, stored
 
 Result = TypeVar("Result")
-Question = Callable[[sqlite3.Connection, int | None], Result]
+Query = Callable[[sqlite3.Connection, int | None], Result]
 COLUMNS = ("plugin_id", "entry_id", "task_id", "session_id", "root_run_id")
 
 
@@ -79,13 +79,13 @@ class FileAsked:
         self.tables = tables
         self.steps = 0
 
-    async def ask(self, question: Question[Result], at: Mark | None = None) -> tuple[Result, Mark]:
+    async def ask(self, query: Query[Result], at: Mark | None = None) -> tuple[Result, Mark]:
         """Answer, and count how many steps SQLite takes."""
         with self.tables.reading() as database:
             place = place_in(database)
             database.set_progress_handler(self._step, 1)
             past = at.position if at is not None and at < place else None
-            return question(database, past), at or place
+            return query(database, past), at or place
 
     def _step(self) -> bool:
         self.steps += 1
@@ -332,8 +332,8 @@ def check_plan(database: sqlite3.Connection, where: RunFilter, past: int | None)
     class Asked:
         """Asks the spy."""
 
-        async def ask(self, question: Any, at: Mark | None = None) -> Any:
-            return question(Spy(), past), at
+        async def ask(self, query: Any, at: Mark | None = None) -> Any:
+            return query(Spy(), past), at
 
     completed(RunIndex(Asked()).list(where))
     for statement, values in asked:
