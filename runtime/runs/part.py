@@ -200,7 +200,8 @@ async def open_runs(
     index = RunIndex(listing)
     async with trio.open_nursery() as nursery:
         await host.blobs.clean_up()
-        await drop_old_seals(host)  # before a new run seals something
+        # before a new run seals something
+        await unless_stopped(partial(drop_old_seals, host), stopping)
         await nursery.start(host.run)
         taken_up, upto = trio.Event(), await log.head()
 
