@@ -191,7 +191,9 @@ class LiveListing:
 
     async def _in_writer(self, work: Callable[..., Result], *args: object) -> Result:
         self.log.raise_if_closed()
-        return await self.log.env.run_sync(work, *args, limiter=self._writer)
+        result = await self.log.env.run_sync(work, *args, limiter=self._writer)
+        await trio.lowlevel.checkpoint_if_cancelled()  # or a log closed with us is an error
+        return result
 
     async def _reach_soon(self, mark: Mark) -> None:
         with trio.move_on_after(PATIENCE):
