@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
+from perdure.eventlog import cbor
 from perdure.eventlog.errors import StoreDamaged, UnreadableRecord
 from perdure.eventlog.filter import Filter
 from perdure.eventlog.record import START, Record
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     Query = Callable[[sqlite3.Connection, int | None], "Result"]
 
 Result = TypeVar("Result")
+UNREADABLE: Final = (StoreDamaged, UnreadableRecord, cbor.DecodeError)  # what a damaged log raises
 _PASSED: Final = "CREATE TABLE passed (position INTEGER PRIMARY KEY, about TEXT)"
 _TRIED: Final = 100  # passed records that are tried again at a start
 _log = logging.getLogger("perdure.listing")
@@ -155,7 +157,8 @@ def _record_after(store: Store, position: int) -> Record | None:
     """Give the next record, None if it cannot be read."""
     try:
         found = store.read_all(position, Bounds(records=1)).records
-    except (StoreDamaged, UnreadableRecord):
+        _ = [record.metadata for record in found]  # which filters need
+    except UNREADABLE:
         return None
     return found[0] if found else None
 

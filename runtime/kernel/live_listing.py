@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
 
-from perdure.eventlog.errors import StoreDamaged, StoreFailed, UnreadableRecord
+from perdure.eventlog.errors import StoreFailed
 from perdure.eventlog.follow import FollowLimits
 from perdure.eventlog.record import START, Mark
 from perdure.runtime.kernel.errors import OperationError
+from perdure.runtime.kernel.listing import UNREADABLE
 from perdure.runtime.kernel.projection import (
     READERS,
     ProjectionClosed,
@@ -102,7 +103,7 @@ class LiveListing:
         while True:
             try:
                 batch = await follow.next_batch()
-            except (StoreDamaged, UnreadableRecord):
+            except UNREADABLE:
                 mark = await self._in_writer(self.tables.pass_damage, self.log.store, follow.mark)
                 follow = await self.log.follow(mark, self.tables.listing.where, EVERY_COMMIT)
                 self._written = mark
@@ -111,6 +112,7 @@ class LiveListing:
                 generation = self.log.generation
                 await self._in_writer(self.tables.take_in, batch.records, generation, follow.mark)
                 self._written = follow.mark
+            if batch.records or batch.live:
                 self._stuck = False
             self.reached = follow.mark
             self._move()

@@ -172,6 +172,15 @@ async def test_a_damaged_part_of_the_log_is_passed(
         assert await ids(listing) == whole
 
 
+async def test_a_record_whose_metadata_cannot_be_read_is_passed(tmp_path: Path) -> None:
+    """What it is about is not known; the others are listed (G6)."""
+    store, records = MemoryStore(), log_of(4)
+    store.commit([*records[:2], records[2]._replace(meta=b"\xff"), records[3]])
+    async with listed(store, tmp_path / "runs.db") as listing:
+        assert await ids(listing) == ["run-0", "run-1", "run-3"]
+        assert listing.tables.passed == 1
+
+
 async def test_a_log_that_is_damaged_at_its_end_is_listed_up_to_there(
     autojump_clock: MockClock, tmp_path: Path
 ) -> None:
@@ -212,4 +221,5 @@ async def test_a_file_that_cannot_be_opened_yet_is_opened_later(
             monkeypatch.setattr(ListingFile, "open", opened)
             await listing.reach(await log.head())
             assert len(await ids(listing)) == 3
+            assert not listing._stuck  # lists wait for what is new again
             nursery.cancel_scope.cancel()
