@@ -23,6 +23,7 @@ from perdure.runtime.kernel.live_listing import LiveListing
 from perdure.runtime.kernel.projection import READERS
 from perdure.runtime.runs.index import RUN_LISTING, RunIndex
 from perdure.runtime.runs.run_filter import RunFilter
+from tests.eventlog.conftest import SteadyEnv
 from tests.runtime.runs.run_records import Happening, recorded, stored
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i FROM n) SELECT count(*) FROM n"
@@ -182,14 +183,14 @@ async def test_a_record_whose_metadata_cannot_be_read_is_passed(tmp_path: Path) 
 
 
 async def test_a_log_that_is_damaged_at_its_end_is_listed_up_to_there(
-    autojump_clock: MockClock, tmp_path: Path
+    env: SteadyEnv, autojump_clock: MockClock, tmp_path: Path
 ) -> None:
     """Lists answer from the place that was reached, and go on behind the damage when they can."""
     store, records = Damaged(), log_of(10)
     store.commit(records)
     store.damage = [9, 10]
     with closing(ListingFile(RUN_LISTING, tmp_path / "runs.db")) as tables:
-        async with open_log(RealEnv(), store) as log, trio.open_nursery() as nursery:
+        async with open_log(env, store) as log, trio.open_nursery() as nursery:
             listing = LiveListing(log, tables)
             nursery.start_soon(listing.run)
             await listing.reach(records[7].mark)
@@ -203,7 +204,7 @@ async def test_a_log_that_is_damaged_at_its_end_is_listed_up_to_there(
 
 
 async def test_a_file_that_cannot_be_opened_yet_is_opened_later(
-    autojump_clock: MockClock, tmp_path: Path, monkeypatch: Any
+    env: SteadyEnv, autojump_clock: MockClock, tmp_path: Path, monkeypatch: Any
 ) -> None:
     """The node starts without it; until then a list is refused, and says why (G2)."""
     store, opened = stored(log_of(3)), ListingFile.open
@@ -213,7 +214,7 @@ async def test_a_file_that_cannot_be_opened_yet_is_opened_later(
 
     monkeypatch.setattr(ListingFile, "open", full)
     with closing(ListingFile(RUN_LISTING, tmp_path / "runs.db")) as tables:
-        async with open_log(RealEnv(), store) as log, trio.open_nursery() as nursery:
+        async with open_log(env, store) as log, trio.open_nursery() as nursery:
             listing = LiveListing(log, tables)
             nursery.start_soon(listing.run)
             with pytest.raises(OperationError, match=r"UNAVAILABLE.*cannot be opened now"):
