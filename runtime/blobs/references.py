@@ -15,7 +15,7 @@ from perdure.actors.run.events import RUN_EVENTS, ExportAppended
 from perdure.eventlog.record import START
 from perdure.eventlog.store import Bounds
 from perdure.runtime.blobs.blob import Blob, blob_at, mentions
-from perdure.runtime.kernel.projection import ProjectionFile
+from perdure.runtime.kernel.projection import ProjectionFile, move_place, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,6 +53,7 @@ class References:
     def __init__(self, path: Path | str = ":memory:") -> None:
         """Open the file, or make it. A damaged or foreign one is started anew."""
         self._file = ProjectionFile(path, _SCHEMA, FORMAT)
+        self._file.open()
 
     def close(self) -> None:
         """Close the file."""
@@ -61,13 +62,14 @@ class References:
     def catch_up(self, store: Store, *, pass_damage: bool = False) -> bool:
         """Take in the next records of the log; tell whether there are more."""
         with self._file.writing() as database:
-            place = self._file.place(store)
+            place = place_of(database, store)
             if place is None:
                 database.execute("DELETE FROM named")
                 place = START
             page = store.read_all(place.position, Bounds(pass_damage=pass_damage))
             database.executemany(_NAME, _rows(page.records))
-            self._file.move_to(store.generation, page.records[-1].mark if page.more else page.head)
+            upto = page.records[-1].mark if page.more else page.head
+            move_place(database, store.generation, upto)
             return page.more
 
     def of(self, scope: str) -> set[Blob]:

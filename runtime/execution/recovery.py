@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from perdure.actors.run.core import Run
     from perdure.eventlog.log import EventLog
+    from perdure.eventlog.record import Mark
     from perdure.runtime.execution.executor import Executor
 
     OpenRuns = Callable[[int], Awaitable[Sequence["OpenRun"]]]  # a page after a position
@@ -49,16 +50,14 @@ class OpenRun(Protocol):
         """Where in the log it was created."""
 
 
-async def recover(executor: Executor, open_runs: OpenRuns) -> int:
+async def recover(executor: Executor, open_runs: OpenRuns, upto: Mark) -> int:
     """Take up runs that have not ended; give how many will be executed again.
 
-    What is created from now on, as children of runs just taken up are, has its host: this one.
+    Runs created after a place, as children of runs just taken up are, have their host: this one.
     """
-    await drop_old_seals(executor)
-    last = (await executor.context.log.head()).position
     taken = position = 0
     while page := await open_runs(position):
-        run_ids = [listed.run_id for listed in page if listed.position <= last]
+        run_ids = [listed.run_id for listed in page if listed.position <= upto.position]
         histories = await _read_short_ones(executor, run_ids)
         for run in await _going_on(executor, run_ids):
             run_id = run.created.run_id

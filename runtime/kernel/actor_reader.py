@@ -8,12 +8,12 @@ that answers at once.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from perdure.actors.errors import Crashed, NoSuchActor
 from perdure.actors.folding import Streams, fold_stream
 from perdure.actors.scope_folding import Scopes, fold_scope
-from perdure.eventlog.errors import UnreadableRecord
+from perdure.eventlog.errors import StoreDamaged, UnreadableRecord
 from perdure.runtime.kernel.errors import OperationError
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 State = TypeVar("State")
+MOST_TOLD: Final = 1000  # unreadable actors that are logged
 _log = logging.getLogger("perdure.reader")
 
 
@@ -80,6 +81,11 @@ class ActorReader(Generic[State]):
         self._kind = kind
         self._log = log
         self._living = living
+        self._told = set[str]()  # actors that cannot be read; at most MOST_TOLD
+
+    async def head(self) -> Mark:
+        """Find the place up to which everything is written."""
+        return await self._log.head()
 
     async def place(self, at: str | int) -> Mark:
         """Find the place that a cursor or an instant (UTC nanoseconds) names."""
@@ -112,16 +118,24 @@ class ActorReader(Generic[State]):
 
     async def all_at(
         self, principal: Principal, actor_ids: Iterable[str], at: Mark
-    ) -> list[Folded[State]]:
-        """Give actors as they were at a place in the log; one that cannot be read is left out."""
-        found = []
+    ) -> tuple[list[Folded[State]], list[str]]:
+        """Give actors as they were at a place in the log, and the ids of those unreadable."""
+        found: list[Folded[State]] = []
+        unreadable: list[str] = []
         for actor_id in actor_ids:
             try:
                 found.append(await self.at(principal, actor_id, at))
-            except (Crashed, UnreadableRecord) as error:
-                name = self._kind.name
-                _log.warning("%s %s is left out of a list: %s", name, actor_id, error)
-        return found
+            except (Crashed, UnreadableRecord, StoreDamaged) as error:
+                unreadable.append(actor_id)
+                self._tell(actor_id, error)
+        return found, unreadable
+
+    def _tell(self, actor_id: str, error: Exception) -> None:
+        """Log that an actor cannot be read, once for each."""
+        if actor_id not in self._told and len(self._told) < MOST_TOLD:
+            self._told.add(actor_id)
+            told = "%s %s cannot be read and is left out of lists: %s"
+            _log.warning(told, self._kind.name, actor_id, error)
 
     async def require(self, principal: Principal, actor_id: str) -> State:
         """Give the state of an actor, maybe not its newest; refuse an id that stands for none."""

@@ -16,7 +16,7 @@ from perdure.eventlog.reading import Page, Reading
 from perdure.eventlog.snapshots import SnapshotFile
 from perdure.eventlog.sqlite import SqliteStore
 from perdure.eventlog.store import PAGE_RECORDS
-from perdure.runtime.kernel.listing_overlay import read_listing
+from perdure.runtime.kernel.listing_overlay import StoredListing
 from perdure.runtime.kernel.operations import Operations, operations_of
 from perdure.runtime.kernel.settings import Settings
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from perdure.runtime.kernel.data_directory import DataDir
     from perdure.runtime.kernel.features import Features
     from perdure.runtime.kernel.listing import Listing
-    from perdure.runtime.kernel.projection import Projection
 
     Arguments = TypeVarTuple("Arguments")
 
@@ -105,7 +104,7 @@ class LogReader:
         self.log = log
         self.settings = settings or Settings()
         self._data = data
-        self._listings: dict[str, tuple[Projection, int]] = {}  # and the head when it was read
+        self._listings: dict[str, StoredListing] = {}
         self.parts = {feature.name: feature.reader(self) for feature in features}
         self.services = [service for part in self.parts.values() for service in part.services]
 
@@ -114,22 +113,16 @@ class LogReader:
         """The operations that read."""
         return Operations(operations_of(*map(type, self.services)), self.services)
 
-    def listing(self, listing: Listing) -> Projection:
-        """Give the tables of a listing with all that the log holds now."""
-        tables, head = self._listings.get(listing.name, (None, -1))
-        newest = self.log.store.head().position
-        if tables is None or head < newest:
-            if tables is not None:
-                tables.close()
-            path = self._data.listing(listing.name)
-            tables = read_listing(listing, path, self.log.store)
-            self._listings[listing.name] = tables, newest
-        return tables
+    def listing(self, listing: Listing) -> StoredListing:
+        """Give a listing, which is read when it is asked."""
+        path = self._data.listing(listing.name)
+        stored = StoredListing(listing, path, self.log.store)
+        return self._listings.setdefault(listing.name, stored)
 
     def close(self) -> None:
         """Close all listings."""
-        for tables, _ in self._listings.values():
-            tables.close()
+        for listing in self._listings.values():
+            listing.close()
 
 
 @contextmanager

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import trio
@@ -23,10 +22,11 @@ from perdure.runtime.kernel.channels.log_channel import LOG
 from perdure.runtime.kernel.data_directory import DataDir
 from perdure.runtime.kernel.feature import Part
 from perdure.runtime.kernel.features import Features
-from perdure.runtime.kernel.listing import IN_MEMORY, ListingFile
+from perdure.runtime.kernel.listing import ListingFile
 from perdure.runtime.kernel.live_listing import LiveListing
 from perdure.runtime.kernel.opening import unless_stopped
 from perdure.runtime.kernel.operations import Operations
+from perdure.runtime.kernel.projection import IN_MEMORY
 from perdure.runtime.kernel.settings import Settings
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ class Node:
     log: EventLog
     features: Features
     parts: Mapping[str, Part]
+    listings: Mapping[str, LiveListing]  # of all features, by name
     operations: Operations
     channels: Channels
     leaving: trio.Event = field(default_factory=trio.Event)  # set when followers are to go
@@ -127,6 +128,7 @@ async def open_node(
     so that the stop does not count as a crash, and StoppedOpening is raised.
     """
     settings, parts = settings or Settings(), dict[str, Part]()
+    listings = dict[str, LiveListing]()
     if stopping is None:
         stopping = trio.Event()
     _ = features.listings  # refuses two of one name before either opens its file
@@ -137,12 +139,14 @@ async def open_node(
     ):
         try:
             for feature in features:
-                listings = partial(_listings, feature, log, data, nursery, files)
+                await unless_stopped(trio.lowlevel.checkpoint, stopping)
+                own = _listings(feature, log, data, nursery, files)
+                listings.update(own)
                 foundation = Foundation(
                     log=log,
                     settings=settings,
                     data=data,
-                    listings=await unless_stopped(listings, stopping),
+                    listings=own,
                     parts=dict(parts),
                     stopping=stopping,
                 )
@@ -156,6 +160,7 @@ async def open_node(
             log=log,
             features=features,
             parts=parts,
+            listings=listings,
             operations=Operations(
                 features.operations,
                 [*services, channels],
@@ -176,7 +181,7 @@ async def _let_go(parts: Collection[Part]) -> None:
             await part.settled()
 
 
-async def _listings(
+def _listings(
     feature: Feature,
     log: EventLog,
     data: DataDir | None,
@@ -189,7 +194,7 @@ async def _listings(
         path = IN_MEMORY if data is None else data.listing(listing.name)
         tables = files.enter_context(closing(ListingFile(listing, path)))
         live[listing.name] = LiveListing(log, tables)
-        await nursery.start(live[listing.name].run)
+        nursery.start_soon(live[listing.name].run)
     return live
 
 

@@ -30,11 +30,15 @@ class RunAnswer(TypedDict):
 
 
 class RunPage(TypedDict):
-    """Runs, newest first; ``next_after`` leads to the next page and is null at the end."""
+    """Runs, newest first; ``next_after`` leads to the next page and is null at the end.
+
+    ``unreadable`` names runs that belong here and whose records cannot be read, if there are any.
+    """
 
     runs: list[RunRecord]
     next_after: str | None
     cursor: str
+    unreadable: NotRequired[list[str]]
 
 
 class FoundRuns(TypedDict):

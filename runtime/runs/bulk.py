@@ -31,9 +31,10 @@ if TYPE_CHECKING:
     from perdure.runtime.execution.host_context import HostContext
     from perdure.runtime.runs.cancellation import Cancellation
     from perdure.runtime.runs.creation import Creation
-    from perdure.runtime.runs.index import Listed, RunFilter, RunIndex
+    from perdure.runtime.runs.index import Listed, RunIndex
     from perdure.runtime.runs.reader import RunReader
     from perdure.runtime.runs.requests import BulkRequest
+    from perdure.runtime.runs.run_filter import RunFilter
 
     Change = Callable[[str], Awaitable[str | None]]
 
@@ -144,8 +145,7 @@ class Bulk:
     # Inside
 
     async def _change(self, where: RunFilter, request: BulkRequest, change: Change) -> BulkAnswer:
-        at = await self._place(request)
-        count = await self._index.count(where, at)
+        count, at = await self._index.count(where, await self._place(request))
         answer: BulkAnswer = {
             "count": count,
             "run_ids": [],
@@ -173,15 +173,13 @@ class Bulk:
             answer["next_after"] = await self._cursor_of(page[last - 1])
         return answer
 
-    async def _place(self, request: BulkRequest) -> Mark:
-        """Give the place at which runs are counted; the count and its cursor come together."""
+    async def _place(self, request: BulkRequest) -> Mark | None:
+        """Give the place that a request states; the count and its cursor come together."""
         if (request.count is None) != (request.at is None):
             raise OperationError(
                 "VALIDATION_ERROR", "count and at belong together: both are in the first answer"
             )
-        if request.at is None:
-            return await self._log.head()
-        return await self._log.resolve(request.at)
+        return None if request.at is None else await self._log.resolve(request.at)
 
     async def _change_page(self, page: Sequence[Listed], change: Change, answer: BulkAnswer) -> int:
         """Change runs, a few at a time; give how many were come to.

@@ -109,7 +109,12 @@ async def _open_changes(part: RunsPart, principal: Principal, filters: RunFilter
     if filters.status is not None:
         entering = Filter(fields={"changed": frozenset({True})})
         opening = replace(opening, where=opening.where & entering)
-    initial = partial(InitialRuns, part.index, part.reader, principal, filters)
+
+    async def initial() -> InitialRuns:
+        one = filters.run_id is not None  # which is read, and not listed
+        at = await (part.reader.head() if one else part.index.place())
+        return InitialRuns(part.index, part.reader, principal, filters, at)
+
     return replace(opening, initial=initial)
 
 

@@ -1,115 +1,91 @@
 """The index of runs: which there are, and in which status each was at any position.
 
-Statuses are kept as intervals of positions, so a list of the past is the same query with a
-position.
+One row says where a run stands. The statuses that it has left are intervals of positions, so a list
+of the past is found without walking along the runs of all times.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from perdure.actors.run.events import RUN_EVENTS, RunCreated
 from perdure.actors.run.status import ENDED
 from perdure.actors.run.stream import RUN_PREFIX, run_id_of
 from perdure.eventlog.filter import Filter
-from perdure.eventlog.record import START
+from perdure.runtime.kernel.intervals import cell
 from perdure.runtime.kernel.listing import Listing
+from perdure.runtime.kernel.table import Table
+from perdure.runtime.runs.run_filter import FOREVER, GROUPS, NOT_ENDED, Span
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from perdure.eventlog.record import Mark, Record
-    from perdure.runtime.kernel.live_listing import LiveListing
-    from perdure.runtime.kernel.projection import Projection
+    from perdure.runtime.kernel.listing import Askable
+    from perdure.runtime.kernel.table import Rows
+    from perdure.runtime.runs.run_filter import RunFilter
 
 MAX_PAGE: Final = 501  # the largest page, and one more that tells whether it is the last
-OPEN: Final = (1 << 63) - 1  # an interval that has not ended
+BLOCK: Final = 12  # bits: times of creation are summed up for so many positions together
 
-_SCHEMA: Final = (
-    """
-    CREATE TABLE runs (
-        run_id TEXT PRIMARY KEY, position INTEGER NOT NULL UNIQUE, created_at INTEGER NOT NULL,
-        tenant TEXT NOT NULL, plugin_id TEXT NOT NULL, entry_id TEXT NOT NULL,
-        task_id TEXT, session_id TEXT, root_run_id TEXT NOT NULL, started_by TEXT
-    ) WITHOUT ROWID
-    """,
-    """
-    CREATE TABLE intervals (
-        run_id TEXT NOT NULL, status TEXT NOT NULL,
-        begins INTEGER NOT NULL, ends INTEGER NOT NULL,
-        PRIMARY KEY (run_id, begins)
-    ) WITHOUT ROWID
-    """,
-    "CREATE INDEX intervals_by_status ON intervals (status, ends)",
-    "CREATE INDEX runs_by_task ON runs (task_id, position)",
-    "CREATE INDEX runs_by_session ON runs (session_id, position)",
-    "CREATE INDEX runs_by_root ON runs (root_run_id, position)",
-    "CREATE INDEX runs_by_starter ON runs (started_by, position)",
+
+def _unless_null(column: str) -> str:
+    return f" WHERE {column} NOT NULL" if column in {"task_id", "session_id"} else ""
+
+
+_RUNS: Final = Table(
+    name="runs",
+    columns=(
+        "position INTEGER",  # where it was created; by this all indexes are in order
+        "run_id TEXT NOT NULL",
+        "created_at INTEGER NOT NULL",
+        "tenant TEXT NOT NULL",
+        "plugin_id TEXT NOT NULL",
+        "entry_id TEXT NOT NULL",
+        "task_id TEXT",
+        "session_id TEXT",
+        "root_run_id TEXT NOT NULL",
+        "started_by TEXT",
+        "status TEXT NOT NULL",
+        "since INTEGER NOT NULL",  # the position at which it came to this status
+        "outcome TEXT NOT NULL",  # its status once it has ended
+    ),
+    key=("position",),
+    changing=("status", "since", "outcome"),
+    indexes=(
+        "(run_id)",
+        "(tenant, status)",
+        *(f"(tenant, {', '.join(group)}, outcome){_unless_null(group[-1])}" for group in GROUPS),
+        f"(outcome) WHERE outcome = '{NOT_ENDED}'",
+    ),
 )
-# Tables of the same shape in memory, and views that show both and are written like tables. The last
-# interval of a run in the file ends where the first new one begins.
-_OVERLAY: Final = (
-    "CREATE TEMP TABLE new_runs AS SELECT * FROM main.runs LIMIT 0",
-    "CREATE TEMP TABLE new_intervals AS SELECT * FROM main.intervals LIMIT 0",
-    "CREATE UNIQUE INDEX temp.new_runs_by_id ON new_runs (run_id)",
-    "CREATE UNIQUE INDEX temp.new_runs_by_position ON new_runs (position)",
-    "CREATE UNIQUE INDEX temp.new_intervals_by_run ON new_intervals (run_id, begins)",
-    "CREATE TEMP VIEW runs AS SELECT * FROM main.runs UNION ALL SELECT * FROM new_runs",
-    f"""
-    CREATE TEMP VIEW intervals AS
-    SELECT run_id, status, begins, CASE WHEN ends = {OPEN} THEN ifnull(
-        (SELECT min(n.begins) FROM new_intervals n WHERE n.run_id = i.run_id), ends)
-        ELSE ends END AS ends
-    FROM main.intervals i UNION ALL SELECT * FROM new_intervals
-    """,  # noqa: S608 - a number of ours
-    """
-    CREATE TEMP TRIGGER new_run INSTEAD OF INSERT ON runs BEGIN
-        INSERT INTO new_runs VALUES (
-            new.run_id, new.position, new.created_at, new.tenant, new.plugin_id, new.entry_id,
-            new.task_id, new.session_id, new.root_run_id, new.started_by
-        );
-    END
-    """,
-    """
-    CREATE TEMP TRIGGER new_interval INSTEAD OF INSERT ON intervals BEGIN
-        INSERT INTO new_intervals VALUES (new.run_id, new.status, new.begins, new.ends);
-    END
-    """,
-    """
-    CREATE TEMP TRIGGER interval_ends INSTEAD OF UPDATE ON intervals BEGIN
-        UPDATE new_intervals SET ends = new.ends WHERE run_id = old.run_id AND begins = old.begins;
-    END
-    """,
+_PAST: Final = Table(  # statuses that runs have left
+    name="past",
+    columns=(
+        "tenant TEXT NOT NULL",
+        "status TEXT NOT NULL",
+        "cell INTEGER NOT NULL",
+        "position INTEGER NOT NULL",  # of the run
+        "begins INTEGER NOT NULL",
+        "ends INTEGER NOT NULL",
+    ),
+    key=("tenant", "status", "cell", "position"),
 )
-_COLUMNS: Final = (
-    "plugin_id",
-    "entry_id",
-    "task_id",
-    "session_id",
-    "root_run_id",
-    "started_by",
-    "tenant",
+_TOTALS: Final = Table(
+    name="totals",
+    columns=("status TEXT", "runs INTEGER NOT NULL"),
+    key=("status",),
+    changing=("runs",),
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunFilter:
-    """Which runs to list: all that is stated must match."""
-
-    plugin_id: str | None = None
-    entry_id: str | None = None
-    task_id: str | None = None
-    session_id: str | None = None
-    root_run_id: str | None = None
-    started_by: str | None = None
-    tenant: str | None = None
-    statuses: frozenset[str] | None = None
-    created_from: int | None = None  # UTC nanoseconds, inclusive
-    created_until: int | None = None  # exclusive
-    newest: bool = False  # only the newest attempt of each root
-    top_level: bool = False  # only those that no other run has started
+_TIMES: Final = Table(  # when the runs of a block of positions were created
+    name="times",
+    columns=("block INTEGER", "earliest INTEGER NOT NULL", "latest INTEGER NOT NULL"),
+    key=("block",),
+    changing=("earliest", "latest"),
+)
 
 
 class Listed(NamedTuple):
@@ -119,140 +95,114 @@ class Listed(NamedTuple):
     position: int
 
 
-class RunTables:
-    """The questions about runs. Synchronous; asked from a thread."""
+class _Row(NamedTuple):
+    """A run as the table has it."""
 
-    def __init__(self, projection: Projection) -> None:
-        """Ask a database with the tables of the index."""
-        self._projection = projection
+    position: int
+    run_id: str
+    created_at: int
+    tenant: str
+    plugin_id: str
+    entry_id: str
+    task_id: str | None
+    session_id: str | None
+    root_run_id: str
+    started_by: str | None
+    status: str
+    since: int
+    outcome: str
 
-    def runs(
-        self, where: RunFilter, *, before: int | None, at: int | None, limit: int
-    ) -> Sequence[Listed]:
-        """List runs, newest first, that began before a position, as things stood at a position."""
-        condition, values = self._condition(where, before, at)
-        statement = (
-            f"SELECT r.run_id, r.position FROM runs r WHERE {condition}"  # noqa: S608
-            " ORDER BY r.position DESC LIMIT ?"
-        )
-        with self._projection.reading() as database:
-            rows = database.execute(statement, (*values, min(limit, MAX_PAGE))).fetchall()
-        return [Listed(*row) for row in rows]
 
-    def count(self, where: RunFilter, *, at: int | None) -> int:
-        """Count runs, as things stood at a position."""
-        condition, values = self._condition(where, None, at)
-        statement = f"SELECT count(*) FROM runs r WHERE {condition}"  # noqa: S608
-        with self._projection.reading() as database:
-            (count,) = database.execute(statement, values).fetchone()
-        return int(count)
+class _Change(NamedTuple):
+    """A run comes to a status, or into being."""
 
-    def statuses(self) -> dict[str, int]:
-        """Count runs by the status that they are in."""
-        statement = f"SELECT status, count(*) FROM intervals WHERE ends = {OPEN} GROUP BY status"  # noqa: S608
-        with self._projection.reading() as database:
-            return dict(database.execute(statement).fetchall())
+    run_id: str
+    position: int
+    status: str
+    created: RunCreated | None
 
-    def _condition(
-        self, where: RunFilter, before: int | None, at: int | None
-    ) -> tuple[str, list[Any]]:
-        conditions: list[str] = ["r.position < ?", "r.position <= ?"]
-        values: list[Any] = [OPEN if before is None else before, OPEN if at is None else at]
-        for column in _COLUMNS:
-            wanted = getattr(where, column)
-            if wanted is not None:
-                conditions.append(f"r.{column} = ?")
-                values.append(wanted)
-        if where.created_from is not None:
-            conditions.append("r.created_at >= ?")
-            values.append(where.created_from)
-        if where.created_until is not None:
-            conditions.append("r.created_at < ?")
-            values.append(where.created_until)
-        if where.statuses is not None:
-            conditions.append(self._status_condition(len(where.statuses), at, values))
-            values.extend(sorted(where.statuses))
-        if where.top_level:
-            conditions.append("r.started_by IS NULL")
-        if where.newest:
-            conditions.append(
-                "NOT EXISTS (SELECT 1 FROM runs n WHERE n.root_run_id = r.root_run_id"
-                " AND n.position > r.position AND n.position <= ?)"
+    @property
+    def outcome(self) -> str:
+        return self.status if self.status in ENDED else NOT_ENDED
+
+
+def _read(record: Record) -> _Change | None:
+    found = record.metadata.fields
+    if not found.get("changed") or not record.stream.startswith(RUN_PREFIX):
+        return None
+    created = RUN_EVENTS.decode(record) if record.name == RunCreated.event_name else None
+    return _Change(run_id_of(record.stream), record.position, str(found["status"]), created)
+
+
+def _fold(rows: Rows, changes: Sequence[_Change]) -> None:
+    """Put each run once, however often it changes; one whose creation was passed is passed, too."""
+    runs, past, totals = _known(rows, changes), list[tuple[Any, ...]](), Counter[str]()
+    for change in changes:
+        run = runs.get(change.run_id)
+        if change.created is not None:
+            runs[change.run_id] = _new(change, change.created)
+        elif run is not None:
+            place = cell(run.since, change.position)
+            past.append((run.tenant, run.status, place, run.position, run.since, change.position))
+            totals[run.status] -= 1
+            runs[change.run_id] = run._replace(
+                status=change.status, since=change.position, outcome=change.outcome
             )
-            values.append(OPEN if at is None else at)
-        return " AND ".join(conditions), values
-
-    def _status_condition(self, count: int, at: int | None, values: list[Any]) -> str:
-        moment = OPEN - 1 if at is None else at
-        values.extend([moment, moment])
-        return (
-            "EXISTS (SELECT 1 FROM intervals i WHERE i.run_id = r.run_id"  # noqa: S608 - places only
-            " AND i.begins <= ? AND i.ends > ?"
-            f" AND i.status IN ({', '.join('?' * count)}))"
-        )
-
-    def open_runs(self, after: int, limit: int = MAX_PAGE) -> Sequence[Listed]:
-        """List runs that have not ended, oldest first: what a host takes up."""
-        ended = ", ".join(f"'{status}'" for status in sorted(ENDED))
-        statement = (
-            "SELECT r.run_id, r.position FROM runs r JOIN intervals i ON i.run_id = r.run_id"  # noqa: S608
-            f" WHERE i.ends = {OPEN} AND i.status NOT IN ({ended}) AND r.position > ?"
-            " ORDER BY r.position LIMIT ?"
-        )
-        with self._projection.reading() as database:
-            rows = database.execute(statement, (after, limit)).fetchall()
-        return [Listed(*row) for row in rows]
-
-    def beginning_with(self, text: str, tenant: str, limit: int) -> Sequence[str]:
-        """List ids of runs that begin with a text, in their order."""
-        statement = (
-            "SELECT run_id FROM runs WHERE run_id >= ? AND run_id < ? AND tenant = ?"
-            " ORDER BY run_id LIMIT ?"
-        )
-        with self._projection.reading() as database:
-            rows = database.execute(
-                statement, (text, text + chr(0x10FFFF), tenant, limit)
-            ).fetchall()
-        return [run_id for (run_id,) in rows]
+        else:
+            continue
+        totals[change.status] += 1
+    rows.put(_RUNS, runs.values())
+    rows.put(_PAST, past)
+    for status, count in rows.select("SELECT status, runs FROM totals") if totals else ():
+        totals[status] += count
+    rows.put(_TOTALS, totals.items())
+    rows.put(_TIMES, _times(rows, changes))
 
 
-def _fold(database: sqlite3.Connection, record: Record) -> None:
-    fields = record.metadata.fields
-    if not fields.get("changed") or not record.stream.startswith(RUN_PREFIX):
-        return
-    run_id = run_id_of(record.stream)
-    if record.name == RunCreated.event_name:
-        created: RunCreated = RUN_EVENTS.decode(record)
-        row = (
-            run_id,
-            record.position,
-            created.at,
-            created.tenant,
-            created.plugin_id,
-            created.entry_id,
-            created.task_id,
-            created.session_id,
-            created.root_run_id,
-            created.started_by,
-        )
-        database.execute("INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-    known = database.execute(
-        "SELECT max(begins) FROM intervals WHERE run_id = ?", (run_id,)
-    ).fetchone()[0]
-    if known is not None and known >= record.position:
-        return
-    ending = "UPDATE intervals SET ends = ? WHERE run_id = ? AND ends = ?"
-    database.execute(ending, (record.position, run_id, OPEN))
-    beginning = "INSERT OR IGNORE INTO intervals VALUES (?, ?, ?, ?)"
-    database.execute(beginning, (run_id, fields["status"], record.position, OPEN))
+def _known(rows: Rows, changes: Iterable[_Change]) -> dict[str, _Row]:
+    """Give the runs that are known and change."""
+    wanted = list({change.run_id for change in changes if change.created is None})
+    places = ", ".join("?" * len(wanted))
+    found = rows.select(f"SELECT * FROM runs WHERE run_id IN ({places})", wanted)  # noqa: S608
+    return {row[1]: _Row(*row) for row in found}
+
+
+def _new(change: _Change, created: RunCreated) -> _Row:
+    return _Row(
+        change.position,
+        change.run_id,
+        created.at,
+        created.tenant,
+        created.plugin_id,
+        created.entry_id,
+        created.task_id,
+        created.session_id,
+        created.root_run_id,
+        created.started_by,
+        change.status,
+        change.position,
+        change.outcome,
+    )
+
+
+def _times(rows: Rows, changes: Iterable[_Change]) -> Iterable[tuple[int, int, int]]:
+    """Sum up when the runs of each block of positions were created."""
+    blocks: dict[int, list[int]] = {}
+    for change in changes:
+        if change.created is not None:
+            blocks.setdefault(change.position >> BLOCK, []).append(change.created.at)
+    for block, times in blocks.items():
+        known = rows.select("SELECT earliest, latest FROM times WHERE block = ?", (block,))
+        times.extend(chain.from_iterable(known))
+        yield block, min(times), max(times)
 
 
 RUN_LISTING: Final = Listing(
     name="runs",
-    version=2,
-    schema=_SCHEMA,
-    overlay=_OVERLAY,
+    version=3,
+    tables=(_RUNS, _PAST, _TOTALS, _TIMES),
     where=Filter(fields={"changed": frozenset({True})}),
+    read=_read,
     fold=_fold,
 )
 
@@ -260,11 +210,9 @@ RUN_LISTING: Final = Listing(
 class RunIndex:
     """Lists of runs, each true at a place in the log."""
 
-    def __init__(self, listing: LiveListing) -> None:
-        """Read tables that follow the log."""
+    def __init__(self, listing: Askable) -> None:
+        """Ask the tables of the index."""
         self._listing = listing
-        self._log = listing.log
-        self._tables = RunTables(listing.tables)
 
     async def list(
         self,
@@ -274,34 +222,83 @@ class RunIndex:
         at: Mark | None = None,
         limit: int = 50,
     ) -> tuple[Sequence[Listed], Mark]:
-        """List runs, newest first, and say at which place in the log this is true."""
-        true_at = at or await self._log.head()
-        await self._listing.reach(true_at)
-        found = await self._log.in_thread(
-            lambda: self._tables.runs(where, before=before, at=true_at.position, limit=limit)
-        )
-        return found, true_at
+        """List runs, newest first, that began before a position; say where this is true."""
 
-    async def find(self, beginning: str, tenant: str, limit: int) -> tuple[Sequence[str], Mark]:
-        """List ids that begin with a text, and say at which place in the log this is true."""
-        true_at = await self._log.head()
-        await self._listing.reach(true_at)
-        tables = self._tables
-        found = await self._log.in_thread(tables.beginning_with, beginning, tenant, limit)
-        return found, true_at
+        def query(database: sqlite3.Connection, past: int | None) -> list[Listed]:
+            searches = where.searches(_span(database, where, before), past)
+            if not searches:
+                return []
+            statement = " UNION ALL ".join(
+                f"SELECT r.run_id, r.position FROM runs r WHERE {condition}"  # noqa: S608
+                for condition, _ in searches
+            )
+            values = chain.from_iterable(values for _, values in searches)
+            rows = database.execute(
+                f"{statement} ORDER BY 2 DESC LIMIT ?", (*values, min(limit, MAX_PAGE))
+            )
+            return [Listed(*row) for row in rows]
 
-    async def count(self, where: RunFilter, at: Mark) -> int:
-        """Count runs, as things stood at a place."""
-        await self._listing.reach(at)
-        return await self._log.in_thread(lambda: self._tables.count(where, at=at.position))
+        return await self._listing.ask(query, at)
+
+    async def count(self, where: RunFilter, at: Mark | None = None) -> tuple[int, Mark]:
+        """Count runs; say where this is true."""
+
+        def query(database: sqlite3.Connection, past: int | None) -> int:
+            counting = "SELECT count(*) FROM runs r WHERE "
+            searches = where.searches(_span(database, where, None), past)
+            counts = [database.execute(counting + each, values) for each, values in searches]
+            return sum(count for (count,) in chain.from_iterable(counts))
+
+        return await self._listing.ask(query, at)
+
+    async def place(self) -> Mark:
+        """Give a place at which lists can be asked for: the head of the log, if all is well."""
+        _, at = await self._listing.ask(lambda *_: None)
+        return at
 
     async def statuses(self) -> dict[str, int]:
-        """Count runs by status, as far as they have been taken in: a moment ago."""
-        if self._listing.reached == START:
-            return {}
-        return await self._log.in_thread(self._tables.statuses)
+        """Count runs by the status that they are in."""
+        found, _ = await self._listing.ask(
+            lambda database, _: dict(database.execute("SELECT * FROM totals WHERE runs > 0"))
+        )
+        return found
 
-    async def open_runs(self, after: int = 0) -> Sequence[Listed]:
-        """List runs that have not ended, oldest first, a page after a position."""
-        await self._listing.reach(await self._log.head())
-        return await self._log.in_thread(self._tables.open_runs, after)
+    async def open_runs(self, after: int = 0, at: Mark | None = None) -> Sequence[Listed]:
+        """List runs that have not ended now, oldest first, a page after a position.
+
+        Those created up to a place are all among them, if they have not ended.
+        """
+        statement = (
+            f"SELECT run_id, position FROM runs WHERE outcome = '{NOT_ENDED}'"  # noqa: S608
+            " AND position > ? ORDER BY position LIMIT ?"
+        )
+        found, _ = await self._listing.ask(
+            lambda database, _: database.execute(statement, (after, MAX_PAGE)).fetchall(), at
+        )
+        return [Listed(*row) for row in found]
+
+    async def find(self, beginning: str, tenant: str, limit: int) -> tuple[Sequence[str], Mark]:
+        """List ids of runs that begin with a text, in their order; say where this is true."""
+        statement = (
+            "SELECT run_id FROM runs WHERE run_id >= ? AND run_id < ? AND +tenant = ?"
+            " ORDER BY run_id LIMIT ?"
+        )
+        values = (beginning, beginning + chr(0x10FFFF), tenant, limit)
+        found, at = await self._listing.ask(
+            lambda database, _: database.execute(statement, values).fetchall()
+        )
+        return [run_id for (run_id,) in found], at
+
+
+def _span(database: sqlite3.Connection, where: RunFilter, before: int | None) -> Span:
+    """Say among which positions to look: those of blocks in which runs were created in time."""
+    after, until = 0, FOREVER if before is None else before
+    if where.created_from is not None:
+        statement = "SELECT min(block) FROM times WHERE latest >= ?"
+        (first,) = database.execute(statement, (where.created_from,)).fetchone()
+        after = until if first is None else (first << BLOCK) - 1
+    if where.created_until is not None:
+        statement = "SELECT max(block) FROM times WHERE earliest < ?"
+        (last,) = database.execute(statement, (where.created_until,)).fetchone()
+        until = 0 if last is None else min(until, (last + 1) << BLOCK)
+    return Span(after, until)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from perdure.actors.run.status import OPEN
 from perdure.actors.run.views import addition
 from perdure.runtime.kernel.channels.event import ChannelEvent
-from perdure.runtime.runs.index import RunFilter
+from perdure.runtime.runs.run_filter import RunFilter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +35,7 @@ class InitialRuns:
         self._reader = reader
         self._principal = principal
         self._run_id = filters.run_id
-        self._at = at
+        self.at = at
         self._before: int | None = None
         self.more = True
         statuses = OPEN if filters.status is None else OPEN & frozenset(filters.status)
@@ -54,9 +54,7 @@ class InitialRuns:
             page = await self._additions([self._run_id])
             self.more = False
             return page
-        found, _ = await self._index.list(
-            self._where, before=self._before, at=self._at, limit=limit
-        )
+        found, _ = await self._index.list(self._where, before=self._before, at=self.at, limit=limit)
         page = await self._additions([listed.run_id for listed in found])
         if found:
             self._before = found[-1].position
@@ -64,8 +62,8 @@ class InitialRuns:
         return page
 
     async def _additions(self, run_ids: Sequence[str]) -> list[ChannelEvent]:
-        runs = await self._reader.all_at(self._principal, run_ids, self._at)
+        runs, _ = await self._reader.all_at(self._principal, run_ids, self.at)
         return [
-            ChannelEvent("run", self._at, addition(run.state, run.commit_time), is_listed=True)
+            ChannelEvent("run", self.at, addition(run.state, run.commit_time), is_listed=True)
             for run in runs
         ]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 import trio
 
@@ -21,6 +21,7 @@ from perdure.runtime.execution.host_context import host_context
 from perdure.runtime.execution.limits import HostLimits
 from perdure.runtime.execution.recovery import drop_old_seals, recover, take_up
 from perdure.runtime.kernel.claims import CLAIM_WINDOW
+from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.feature import Part
 from perdure.runtime.kernel.figures import figure, figures_by
 from perdure.runtime.kernel.opening import StoppedOpening, unless_stopped
@@ -41,12 +42,17 @@ from perdure.runtime.runs.uploads import MAX_UPLOADS, Uploads
 from perdure.runtime.secrets.secrets import Secrets
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Iterable, Sequence
 
     from perdure.eventlog.log import EventLog
+    from perdure.eventlog.record import Mark
     from perdure.runtime.kernel.figures import Figure
     from perdure.runtime.kernel.live_listing import LiveListing
     from perdure.runtime.kernel.node import Node
+    from perdure.runtime.runs.index import Listed
+
+OPENING: Final = 5.0  # seconds after which a node is open while it still takes up runs
+LOOK_AGAIN: Final = 1.0  # seconds between two questions for the runs that have not ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,13 +172,22 @@ def runs_of(node: Node) -> RunsPart:
     return node.part(RunsPart)
 
 
-async def _take_up(executor: Executor, index: RunIndex, only: Collection[str] | None) -> None:
+async def _take_up(
+    executor: Executor, index: RunIndex, listing: LiveListing, resources: RunResources, upto: Mark
+) -> None:
     """Take up the runs that an earlier process left, or only some of them."""
-    if only is None:
-        await recover(executor, index.open_runs)
-        return
-    await drop_old_seals(executor)
-    for run_id in only:
+
+    async def open_runs(after: int) -> Sequence[Listed]:
+        while True:
+            await listing.reach(upto)
+            try:
+                return await index.open_runs(after, upto)
+            except OperationError:  # what was reached is being built anew, or takes long
+                await executor.context.env.sleep(LOOK_AGAIN)
+
+    if resources.only is None:
+        await recover(executor, open_runs, upto)
+    for run_id in resources.only or ():
         await take_up(executor, run_id)
 
 
@@ -192,14 +207,26 @@ async def open_runs(
     index = RunIndex(listing)
     async with trio.open_nursery() as nursery:
         await context.blobs.clean_up()
+        # before a new run seals something
+        await unless_stopped(partial(drop_old_seals, executor), stopping)
         await nursery.start(executor.run)
-        try:
-            await unless_stopped(partial(_take_up, executor, index, resources.only), stopping)
-        except StoppedOpening:
+        taken_up, upto = trio.Event(), await log.head()
+
+        async def take_up_all() -> None:
+            with suppress(StoppedOpening):  # the rest is for the next process
+                await unless_stopped(
+                    partial(_take_up, executor, index, listing, resources, upto), stopping
+                )
+            taken_up.set()
+
+        nursery.start_soon(take_up_all)
+        with trio.move_on_after(OPENING):  # if the index is being built, it goes on meanwhile
+            await taken_up.wait()
+        if stopping.is_set():
             executor.drain()  # or the stop would count as a crash of the runs that were resumed
             with trio.move_on_after(context.limits.cancel_grace):
                 await executor.settled()
-            raise
+            raise StoppedOpening
         part = RunsPart(executor, index, resources)
         nursery.start_soon(part.uploads.run)
         yield part

@@ -6,11 +6,12 @@ them together with those that change something (``perdure.runtime.runs.operation
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from perdure.actors.run.item_id import item_number
 from perdure.actors.run.kind import RUN_KIND
 from perdure.actors.run.views import log_line, question_view
+from perdure.eventlog.errors import StoreDamaged
 from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.operations import operation
 from perdure.runtime.kernel.principal import Permission, Principal
@@ -23,7 +24,6 @@ from perdure.runtime.runs.answers import (
     RunAnswer,
     RunPage,
 )
-from perdure.runtime.runs.index import RunFilter
 from perdure.runtime.runs.requests import (
     Conditions,
     ExportRun,
@@ -34,6 +34,7 @@ from perdure.runtime.runs.requests import (
     ReadLogs,
     ReadQuestions,
 )
+from perdure.runtime.runs.run_filter import RunFilter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from perdure.actors.run.core import Run
     from perdure.eventlog.record import Mark
     from perdure.runtime.kernel.actor_reader import Readable
-    from perdure.runtime.runs.index import Listed
+    from perdure.runtime.runs.index import Listed, RunIndex
     from perdure.runtime.runs.reader import RunReader
 
 FEW: Final = 5  # ids that begin with what was asked for
@@ -50,25 +51,13 @@ MOST_QUESTIONS: Final = 100  # in an answer
 PAGE_BYTES: Final = 1 << 20  # of items, after which a page ends: many may be asked for at once
 
 
-class Lists(Protocol):
-    """Lists of runs."""
-
-    async def list(
-        self, where: RunFilter, *, before: int | None, at: Mark | None, limit: int
-    ) -> tuple[Sequence[Listed], Mark]:
-        """List runs, newest first, and say at which place in the log this is true."""
-
-    async def find(self, beginning: str, tenant: str, limit: int) -> tuple[Sequence[str], Mark]:
-        """List ids that begin with a text, and say at which place in the log this is true."""
-
-
 class RunQueries:
     """Everything that can be read of runs."""
 
-    def __init__(self, log: Readable, lists: Lists, reader: RunReader) -> None:
+    def __init__(self, log: Readable, index: RunIndex, reader: RunReader) -> None:
         """Read one log."""
         self._log = log
-        self._lists = lists
+        self._index = index
         self._reader = reader
 
     @operation("runs.get", Permission.READ, "RUN_NOT_FOUND", "INVALID_CURSOR")
@@ -84,27 +73,42 @@ class RunQueries:
             None if request.after is None else (await self._log.resolve(request.after)).position
         )
         where = matching(principal, request)
-        found, true_at = await self._lists.list(
+        found, true_at = await self._index.list(
             where, before=before, at=at, limit=request.limit + 1
         )
         more = len(found) > request.limit
-        found = found[: request.limit]
+        found, next_after = await self._page(found[: request.limit], more=more)
         run_ids = [listed.run_id for listed in found]
-        runs = await self._reader.all_at(principal, run_ids, true_at)
-        next_after = None
-        if more:
-            mark = await self._log.in_thread(self._log.store.mark_at, found[-1].position)
-            next_after = None if mark is None else self._log.cursor(mark)
-        return {
+        runs, unreadable = await self._reader.all_at(principal, run_ids, true_at)
+        page: RunPage = {
             "runs": [RUN_KIND.view(folded) for folded in runs],
             "next_after": next_after,
             "cursor": self._log.cursor(true_at),
         }
+        if unreadable:
+            page["unreadable"] = unreadable
+        return page
+
+    async def _page(
+        self, found: Sequence[Listed], *, more: bool
+    ) -> tuple[Sequence[Listed], str | None]:
+        """Give a page and the cursor that leads on, up to a run to which a cursor can be made."""
+        damage: StoreDamaged | None = None
+        for size in range(len(found), 0, -1) if more else ():
+            try:
+                mark = await self._log.in_thread(self._log.store.mark_at, found[size - 1].position)
+            except StoreDamaged as error:
+                damage = error
+                continue
+            return found[:size], None if mark is None else self._log.cursor(mark)
+        if damage is not None:
+            raise damage
+        return found, None
 
     @operation("runs.find", Permission.READ)
     async def find(self, principal: Principal, request: FindRuns) -> FoundRuns:
         """Find the runs whose ids begin with a text: the first few."""
-        found, at = await self._lists.find(request.beginning, principal.tenant, FEW + 1)
+        found, at = await self._index.find(request.beginning, principal.tenant, FEW + 1)
         return {
             "run_ids": [*found[:FEW]],
             "more": len(found) > FEW,

@@ -73,6 +73,20 @@ class Metrics(Collector):
         yield figures_by(
             "surface", "followers", "gauge", "Clients that follow.", node.channels.followers
         )
+        yield figures_by(
+            "listing",
+            "listing_position",
+            "gauge",
+            "Position that a list has reached.",
+            {name: listing.progress[0] for name, listing in node.listings.items()},
+        )
+        yield figures_by(
+            "listing",
+            "listing_passed",
+            "gauge",
+            "Records, or damaged parts of the log, that a list lacks.",
+            {name: listing.tables.passed for name, listing in node.listings.items()},
+        )
         yield figure("closing", "gauge", "1 while no new work is taken.", node.closing.is_set())
 
 

@@ -27,7 +27,6 @@ from perdure.runtime.kernel.log_reader import LogReader
 from perdure.runtime.kernel.node import Foundation
 from perdure.runtime.kernel.operations import operations_of
 from perdure.runtime.kernel.principal import Principal
-from perdure.runtime.kernel.projection import Projection
 from perdure.runtime.kernel.requests import Name
 from perdure.runtime.kernel.routes.operation_route import operation_route
 from perdure.runtime.kernel.routes.route import Route
@@ -164,14 +163,8 @@ class CountersPart(Part):
         log, listing = foundation.log, foundation.listings[COUNTER_LISTING.name]
         self.actors = actors
         self.reader = ActorReader(COUNTER_KIND, log, actors)
-
-        async def tables() -> tuple[Projection, Mark]:
-            head = await log.head()
-            await listing.reach(head)
-            return listing.tables, head
-
         limit = foundation.settings.of(CounterSettings).counter_limit
-        self.services = [Counters(log, actors, tables, limit=limit)]
+        self.services = [Counters(log, actors, listing, limit=limit)]
 
     async def figures(self) -> Iterable[Figure]:
         """Give how many counters live."""
@@ -237,11 +230,7 @@ class CountersFeature(Feature):
 
     def reader(self, log: LogReader) -> Part:
         """What can be read without an event loop."""
-
-        async def tables() -> tuple[Projection, Mark]:
-            head = await log.log.head()  # the tables, read after it, know all up to there
-            return log.listing(COUNTER_LISTING), head
-
+        reader = ActorReader(COUNTER_KIND, log.log)
         part = Part()
-        part.services = [CounterReads(log.log, ActorReader(COUNTER_KIND, log.log), tables)]
+        part.services = [CounterReads(log.log, reader, log.listing(COUNTER_LISTING))]
         return part

@@ -14,12 +14,13 @@ from perdure.eventlog.record import Metadata, Record, encoded_metadata
 from perdure.runtime.kernel.actor_reader import ActorReader
 from perdure.runtime.kernel.claims import Claims
 from perdure.runtime.kernel.errors import ErrorKind, Translation, declare_errors
+from perdure.runtime.kernel.listing import Askable
 from perdure.runtime.kernel.live_actors import LiveActors
 from perdure.runtime.kernel.operations import Dialect, operation
 from perdure.runtime.kernel.ownerless import OwnerlessStreams
 from perdure.runtime.kernel.principal import Permission, Principal
 from perdure.runtime.kernel.requests import CursorOrInstant, Key, Name, Request, TolerantRequest
-from tests.counters.listing import CounterTables
+from tests.counters.listing import counters_of
 from tests.counters.rules import (
     COUNTER,
     COUNTER_EVENTS,
@@ -111,11 +112,11 @@ class CounterPage(TypedDict):
 class CounterReads:
     """What can be read of counters, without an event loop."""
 
-    def __init__(self, log: Any, reader: ActorReader[Counter], tables: Any) -> None:
-        """Read one log; ``tables`` gives the listing."""
+    def __init__(self, log: Any, reader: ActorReader[Counter], listing: Askable) -> None:
+        """Read one log and its listing."""
         self._log = log
         self._reader = reader
-        self._tables = tables
+        self._listing = listing
 
     @operation("counters.get", Permission.READ, "COUNTER_NOT_FOUND", "INVALID_CURSOR")
     async def get(self, principal: Principal, request: ReadCounter) -> CounterAnswer:
@@ -126,8 +127,7 @@ class CounterReads:
     @operation("counters.list", Permission.READ)
     async def list(self, principal: Principal, request: ListCounters) -> CounterPage:
         """List all counters of a tenant."""
-        tables, mark = await self._tables()
-        found = await self._log.in_thread(CounterTables(tables).counters, principal.tenant)
+        found, mark = await self._listing.ask(counters_of(principal.tenant))
         return {"counter_ids": found, "cursor": self._log.cursor(mark)}
 
 
@@ -138,12 +138,12 @@ class Counters(CounterReads):
         self,
         log: EventLog,
         actors: LiveActors[Counter, Count | Close, Any],
-        tables: Any,
+        listing: Askable,
         *,
         limit: int,
     ) -> None:
         """Counters end at a limit."""
-        super().__init__(log, ActorReader(COUNTER_KIND, log, actors), tables)
+        super().__init__(log, ActorReader(COUNTER_KIND, log, actors), listing)
         self._actors = actors
         self._limit = limit
         self._claims = Claims(log.env)

@@ -17,7 +17,7 @@ from perdure.runtime.execution.creator import first_write
 from perdure.runtime.execution.executor import Executor
 from perdure.runtime.execution.host_context import host_context
 from perdure.runtime.execution.limits import HostLimits
-from perdure.runtime.execution.recovery import recover
+from perdure.runtime.execution.recovery import drop_old_seals, recover
 from perdure.runtime.plugins.contract import PluginError, Retry, RunCancelled
 from perdure.runtime.plugins.plugin import declared, entry, plugin
 from perdure.runtime.plugins.run_context import RunContext
@@ -259,6 +259,10 @@ class World:
         decoded = [RUN_EVENTS.decode(record) for record in records]
         return [event for event in decoded if isinstance(event, kind)]
 
+    def created_at(self, run_id: str) -> int:
+        """The position at which a run was created."""
+        return self.store.read_stream(stream_of(run_id), 0, Bounds()).records[0].position
+
     async def open_runs(self, after: int) -> list[Listed]:
         """The runs that have not ended, as a directory would list them."""
         return [
@@ -281,6 +285,7 @@ async def world(store: MemoryStore | None = None, **limits: Any) -> AsyncIterato
         executor = Executor(host_context(log, plugins, limits=HostLimits(**limits)))
         await nursery.start(executor.run)
         w = World(executor, store)
-        await recover(executor, w.open_runs)
+        await drop_old_seals(executor)
+        await recover(executor, w.open_runs, await log.head())
         yield w
         nursery.cancel_scope.cancel()

@@ -11,6 +11,7 @@ from tools.bench.eventlog_place import CURSOR, INSTANT
 from tools.bench.eventlog_replay import REPLAY
 from tools.bench.eventlog_scope import SCOPE_BUSY, SCOPE_SMALL
 from tools.bench.http import HTTP
+from tools.bench.lists import LISTS
 from tools.bench.processes import PROCESS_CANCEL, PROCESS_MESSAGES, PROCESS_START
 from tools.bench.recovery import RECOVERY
 from tools.bench.runs import RUNS_MANY, RUNS_ONE, RUNS_VERY_MANY
@@ -48,4 +49,5 @@ BENCHMARKS: Final[tuple[Benchmark, ...]] = (
     WS_REPLAY,
     *WS_FOLLOWERS,
     STATUS,
+    *LISTS,
 )

@@ -23,6 +23,10 @@ class InitialPages(Protocol):
     """What exists when a follower begins, as events at one place in the log."""
 
     @property
+    def at(self) -> Mark:
+        """The place, from which the follower goes on."""
+
+    @property
     def more(self) -> bool:
         """Whether there is another page."""
 
@@ -37,7 +41,8 @@ class Opening:
     where: Filter
     ends_with: str | None = None  # the stream with whose end the follow ends
     has_ended: Callable[[Mark], Awaitable[bool]] | None = None  # at a place; with ``ends_with``
-    initial: Callable[[Mark], InitialPages] | None = None  # for those who come without a cursor
+    # for those who come without a cursor
+    initial: Callable[[], Awaitable[InitialPages]] | None = None
 
 
 class Filters(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

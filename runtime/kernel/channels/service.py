@@ -85,8 +85,8 @@ class Channels:
         begin: str | Mark | None = request.after
         initial = None
         if opening.initial is not None and request.after is None:
-            begin = await self._log.head()
-            initial = opening.initial(begin)
+            initial = await opening.initial()
+            begin = initial.at
         follow = await self._log.follow(begin, selection.read, self.limits)
         return Subscription(selection, follow, has_ended=opening.has_ended, initial=initial)
 

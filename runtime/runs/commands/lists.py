@@ -108,6 +108,8 @@ def runs(  # noqa: PLR0913 - one for each option
         _say_that_there_are_none(invocation, choice, filtered=is_filtered)
     else:
         _show(invocation, page, tops, grouped=group is not None, at_work=at_work)
+    for run_id in page.get("unreadable", ()):
+        invocation.warn(f"run {run_id} cannot be read; `perdure log verify` tells more")
 
 
 def _shaped(
@@ -121,7 +123,7 @@ def _shaped(
         parts = {"families": tops}
     else:
         return page
-    return {**parts, "next_after": page["next_after"], "cursor": page["cursor"]}
+    return {**{name: part for name, part in page.items() if name != "runs"}, **parts}
 
 
 async def _page(

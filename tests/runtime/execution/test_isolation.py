@@ -16,15 +16,13 @@ from perdure.actors.run.commands import Deliver, RequestCancel
 from perdure.actors.run.events import ExportAppended, RunCreated
 from perdure.actors.run.status import CancelMode, Status
 from perdure.eventlog import MemoryStore
-from perdure.runtime.kernel.listing import ListingFile
 from perdure.runtime.kernel.principal import LOCAL, Principal
 from perdure.runtime.plugins.plugin import declared
 from perdure.runtime.plugins.run_context import RunContext
-from perdure.runtime.runs.index import RUN_LISTING, RunFilter
 from perdure.runtime.runs.requests import CancelRun, CreateRun
 from tests.runtime.execution.test_current_run import PLUGINS, Scripted, ran
-from tests.runtime.runs.index_rows import rows
-from tests.runtime.runs.test_index import ids, run_index
+from tests.runtime.runs.index_rows import rows_in
+from tests.runtime.runs.test_index import ALL, ids, run_index
 from tests.runtime.service import service
 from tests.runtime.world import Example, world
 
@@ -98,10 +96,9 @@ async def test_a_directory_that_is_damaged_inside_is_built_anew(
     content[4096:] = b"\xff" * (len(content) - 4096)
     path.write_bytes(content)
     async with world(store) as w, run_index(w, path) as runs:
-        found = await runs.list(RunFilter(), limit=500)
+        found = await runs.list(ALL, limit=500)
         assert len(found[0]) == 200
-    with closing(ListingFile(RUN_LISTING, path)) as kept:
-        assert len(rows(kept)) > 200
+    assert len(rows_in(path)) > 200
 
 
 async def test_nothing_is_kept_of_what_is_done(autojump_clock: MockClock) -> None:

@@ -164,5 +164,5 @@ async def test_a_log_that_closes_during_a_recovery_is_told_as_that(
             executor = Executor(host_context(log, {"test": declared(Example)}))
             await nursery.start(executor.run)
             with pytest.raises(OutcomeUnknown):
-                await recover(executor, World(executor, store).open_runs)
+                await recover(executor, World(executor, store).open_runs, await log.head())
             nursery.cancel_scope.cancel()

@@ -325,4 +325,4 @@ async def test_a_child_that_cannot_be_read_hurts_nobody(
         listed = (await s.list(LOCAL, ListRuns()))["runs"]
         assert parent in {run["run_id"] for run in listed}
         assert child not in {run["run_id"] for run in listed}
-        assert "cannot be read and is missing from runs" in caplog.text
+        assert "cannot be read and is missing from the list of runs" in caplog.text

@@ -5,21 +5,30 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from perdure.eventlog import MemoryStore
 from perdure.eventlog.record import START, Mark
-from perdure.runtime.kernel.projection import Projection, ProjectionFile, is_damage
+from perdure.runtime.kernel.projection import (
+    READERS,
+    Projection,
+    ProjectionFile,
+    is_damage,
+    move_place,
+)
 
 SCHEMA = ("CREATE TABLE words (word TEXT)", "CREATE INDEX words_in_order ON words (word)")
 
 
 def opened(path: Path | str, version: int = 1) -> ProjectionFile:
     """Open a projection of words."""
-    return ProjectionFile(path, SCHEMA, version)
+    projection = ProjectionFile(path, SCHEMA, version)
+    projection.open()
+    return projection
 
 
 def words(projection: Projection) -> list[str]:
@@ -55,7 +64,7 @@ def test_a_write_is_all_or_nothing(projection: ProjectionFile) -> None:
     """Words and the place mark change together."""
     with suppress(ZeroDivisionError), projection.writing() as database:
         database.execute("INSERT INTO words VALUES ('lost')")
-        projection.move_to("generation", START)
+        move_place(database, "generation", START)
         raise ZeroDivisionError
     assert words(projection) == ["kept"]
     with projection.reading() as database:
@@ -66,12 +75,12 @@ def test_a_place_is_one_in_its_own_log(projection: ProjectionFile) -> None:
     """In another log there is none, nor where the log does not reach so far."""
     store, other = MemoryStore(), MemoryStore("f" * 16)
     assert projection.place(store) is None
-    with projection.writing():
-        projection.move_to(store.generation, START)
-        assert projection.place(store) == START  # whoever writes may ask
+    with projection.writing() as database:
+        move_place(database, store.generation, START)
+    assert projection.place(store) == START
     assert projection.place(other) is None
-    with projection.writing():
-        projection.move_to(store.generation, Mark(1, b"e" * 16))
+    with projection.writing() as database:
+        move_place(database, store.generation, Mark(1, b"e" * 16))
     assert projection.place(store) is None
 
 
@@ -88,7 +97,7 @@ def test_a_file_that_cannot_be_made_is_not_half_made(tmp_path: Path) -> None:
     """All tables are made, or none."""
     path = tmp_path / "words.db"
     with pytest.raises(sqlite3.OperationalError, match="nowhere"):
-        ProjectionFile(path, (*SCHEMA, "CREATE INDEX i ON nowhere (word)"), 1)
+        ProjectionFile(path, (*SCHEMA, "CREATE INDEX i ON nowhere (word)"), 1).open()
     with closing(sqlite3.connect(path)) as database:
         assert database.execute("SELECT * FROM sqlite_master").fetchall() == []
 
@@ -101,26 +110,56 @@ def test_a_rebuilt_projection_is_empty(projection: ProjectionFile) -> None:
     assert words(projection) == ["new"]
 
 
-def test_nobody_asks_a_file_while_it_is_rebuilt(
-    projection: ProjectionFile, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Questions wait until there is a file again."""
-    free: list[bool] = []
+def test_queries_and_a_rebuild_wait_for_each_other(projection: ProjectionFile) -> None:
+    """A file is thrown away when its last query is answered; the next asks the new one."""
+    asked, answered, order = Event(), Event(), list[str]()
 
-    def is_free() -> bool:
-        acquired = projection._lock.acquire(blocking=False)
-        if acquired:
-            projection._lock.release()
-        return acquired
+    def first() -> None:
+        with projection.reading() as database:
+            asked.set()
+            answered.wait(10)
+            order.extend(word for (word,) in database.execute("SELECT word FROM words"))
 
-    def open_(_: ProjectionFile) -> sqlite3.Connection:
-        with ThreadPoolExecutor() as threads:
-            free.append(threads.submit(is_free).result())
-        return sqlite3.connect(":memory:")
+    def rebuild() -> None:
+        projection.rebuild()
+        order.append("rebuilt")
 
-    monkeypatch.setattr(ProjectionFile, "_open", open_)
-    projection.rebuild()
-    assert free == [False]
+    with ThreadPoolExecutor() as threads:
+        asking = threads.submit(first)
+        assert asked.wait(10)
+        rebuilding = threads.submit(rebuild)
+        while not projection._readers._shut:
+            pass
+        second = threads.submit(words, projection)
+        answered.set()
+        asking.result(10)
+        rebuilding.result(10)
+        assert second.result(10) == []
+    assert order == ["kept", "rebuilt"]
+
+
+def test_several_read_at_once_while_one_writes(projection: ProjectionFile) -> None:
+    """Each sees one moment; a write waits for none of them, nor they for it."""
+    with ExitStack() as stack:
+        readers = [stack.enter_context(projection.reading()) for _ in range(READERS)]
+        seen = [each.execute("SELECT count(*) FROM words").fetchone() for each in readers]
+        with projection.writing() as database:
+            database.execute("INSERT INTO words VALUES ('new')")
+        seen += [each.execute("SELECT count(*) FROM words").fetchone() for each in readers]
+        assert set(seen) == {(1,)}
+    assert words(projection) == ["kept", "new"]
+
+
+def test_a_query_ends_when_its_answer_is_unwanted(projection: ProjectionFile) -> None:
+    """However long it would take; the connection is as good as before."""
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i FROM n) SELECT count(*) FROM n"
+    looks = iter([False, False, True])
+    with (
+        pytest.raises(sqlite3.OperationalError, match="interrupted"),
+        projection.reading(lambda: next(looks)) as database,
+    ):
+        database.execute(endless).fetchone()
+    assert words(projection) == ["kept"]
 
 
 @pytest.mark.parametrize(

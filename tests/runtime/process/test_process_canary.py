@@ -78,7 +78,7 @@ async def test_nothing_that_people_read_has_a_secret_in_it(
         assert sum(REDACTED in repr(item) for item in put_out) == len(put_out)
         assert put_out[-1]["json"]["right"] == len(CANARY)  # the entry itself had it
         assert canary.in_answers(*await everything(s, end["run_id"])) == []
-        assert canary.in_listing(runs_of(s.node).index._listing.tables) == []
+        assert canary.in_listing(s.node.listings["runs"].tables) == []
     assert canary.in_log(store) == []
     assert parts_of(CANARY, store) == []
     assert canary.in_logging(caplog.records, caplog.text) == []

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,15 @@ from trio.testing import MockClock
 
 from perdure.actors.run.commands import RequestCancel
 from perdure.eventlog import Mark, MemoryStore
+from perdure.eventlog.follow import FollowLimits
+from perdure.runtime.kernel import live_listing
+from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.listing import ListingFile
-from perdure.runtime.kernel.listing_overlay import Overlay, read_listing
 from perdure.runtime.kernel.live_listing import LiveListing
-from perdure.runtime.kernel.projection import Projection
-from perdure.runtime.runs.index import RUN_LISTING, RunFilter, RunIndex, RunTables
-from tests.runtime.runs.index_rows import rows
+from perdure.runtime.kernel.principal import LOCAL
+from perdure.runtime.runs.index import RUN_LISTING, RunIndex
+from perdure.runtime.runs.run_filter import RunFilter
+from tests.runtime.runs.index_rows import rows_in
 from tests.runtime.world import World, world
 
 
@@ -27,20 +31,33 @@ async def run_index(w: World, path: Path | str = ":memory:") -> AsyncIterator[Ru
     with closing(ListingFile(RUN_LISTING, path)) as tables:
         async with trio.open_nursery() as nursery:
             listing = LiveListing(w.executor.context.log, tables)
-            await nursery.start(listing.run)
+            nursery.start_soon(listing.run)
             yield RunIndex(listing)
             nursery.cancel_scope.cancel()
 
 
-def read_index(path: Path, store: MemoryStore) -> Projection:
-    """Read an index beside the process that keeps it."""
-    return read_listing(RUN_LISTING, path, store)
+ALL = RunFilter(tenant=LOCAL.tenant)
+
+
+def listing_of(index: RunIndex) -> LiveListing:
+    """Give the live listing under an index."""
+    assert isinstance(index._listing, LiveListing)
+    return index._listing
+
+
+def created_upto(w: World, run_ids: Iterable[str], at: Mark) -> set[str]:
+    """Give those runs that existed at a place."""
+    return {run_id for run_id in run_ids if w.created_at(run_id) <= at.position}
 
 
 async def ids(index: RunIndex, at: Mark | None = None, **where: object) -> list[str]:
     """List the ids of runs."""
     statuses = where.pop("statuses", None)
-    wanted = RunFilter(statuses=None if statuses is None else frozenset(statuses), **where)  # type: ignore[arg-type,call-overload]
+    wanted = replace(
+        ALL,
+        statuses=None if statuses is None else frozenset(statuses),  # type: ignore[call-overload]
+        **where,  # type: ignore[arg-type]
+    )
     found, _ = await index.list(wanted, at=at)
     return [listed.run_id for listed in found]
 
@@ -60,7 +77,7 @@ async def test_runs_are_listed_newest_first(autojump_clock: MockClock) -> None:
         assert await ids(runs, plugin_id="other") == []
         assert await ids(runs, plugin_id="test", statuses=["failed"]) == [third]
         assert await ids(runs, root_run_id=first) == [first]
-        _, mark = await runs.list(RunFilter())
+        _, mark = await runs.list(ALL)
         assert mark == await w.executor.context.log.head()
 
 
@@ -81,7 +98,7 @@ async def test_pages_go_on_from_a_position(autojump_clock: MockClock) -> None:
         seen: list[str] = []
         before = None
         while True:
-            page, _ = await runs.list(RunFilter(), before=before, limit=3)
+            page, _ = await runs.list(ALL, before=before, limit=3)
             if not page:
                 break
             seen.extend(listed.run_id for listed in page)
@@ -118,16 +135,14 @@ async def test_a_restarted_catalogue_goes_on_and_a_rebuilt_one_is_the_same(
                 await w.end(await w.create(entry, **args))
     async with world(store) as w, run_index(w, tmp_path / "fresh.db") as runs:
         await ids(runs)
-    kept, fresh = ListingFile(RUN_LISTING, path), ListingFile(RUN_LISTING, tmp_path / "fresh.db")
-    assert rows(kept) == rows(fresh)
-    assert len(rows(kept)) > 40
-    kept.close()
-    fresh.close()
+    kept, fresh = rows_in(path), rows_in(tmp_path / "fresh.db")
+    assert kept == fresh
+    assert len(kept) > 40
 
 
 DAMAGES = {
     "other log": "UPDATE place SET generation = 'ffffffffffffffff'",
-    "other event": "UPDATE place SET event_check = x'00000000'",
+    "other event": "UPDATE place SET event_id = x'00000000'",
     "other format": "PRAGMA user_version = 99",
 }
 
@@ -160,43 +175,94 @@ async def test_a_directory_that_does_not_fit_is_rebuilt(
         assert await ids(runs, plugin_id="test") == [run_id]
 
 
-# A disk that is full
+# A disk that is full, a file that is damaged
 
 
 def room(tables: ListingFile, pages: int) -> None:
     """Say how many pages the file of a listing may have."""
-    with tables.reading() as database:
-        database.execute(f"PRAGMA max_page_count = {pages}")
+    with tables._lock:
+        tables._opened().execute(f"PRAGMA max_page_count = {pages}")
 
 
-async def test_lists_wait_for_room_on_a_full_disk(
+async def test_on_a_full_disk_lists_answer_from_the_place_that_was_reached(
     autojump_clock: MockClock, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Runs go on, the past is listed, nothing is thrown away, and it is said once."""
-    with closing(ListingFile(RUN_LISTING, tmp_path / "runs.db")) as tables:
-        async with world() as w, trio.open_nursery() as nursery:
-            listing = LiveListing(w.executor.context.log, tables)
-            await nursery.start(listing.run)
-            runs = RunIndex(listing)
-            first = await w.create("greet")
-            await w.end(first)
-            _, then = await runs.list(RunFilter())
-            room(tables, 1)  # no more than it has
-            more = [await w.create("greet") for _ in range(200)]
-            for run_id in more:
-                await w.end(run_id)
-            with trio.move_on_after(100) as waited:
-                await ids(runs)
-            assert waited.cancelled_caught
-            assert await ids(runs, at=then) == [first]
-            assert [record.levelname for record in caplog.records] == ["ERROR"]
-            assert "cannot be written now" in caplog.text
-            room(tables, 1 << 20)
-            assert len((await runs.list(RunFilter(), limit=500))[0]) == 201
-            nursery.cancel_scope.cancel()
+    """They say so by their cursor, nothing is thrown away, and it is logged once (G2)."""
+    async with world() as w, run_index(w, tmp_path / "runs.db") as runs:
+        first = await w.create("greet")
+        await w.end(first)
+        _, then = await runs.list(ALL)
+        tables = listing_of(runs).tables
+        room(tables, 1)  # no more than it has
+        more = [await w.create("greet") for _ in range(200)]
+        for run_id in more:
+            await w.end(run_id)
+        await trio.sleep(10)
+        with trio.fail_after(1):  # nobody waits for room
+            found, at = await runs.list(ALL)
+            _, counted_at = await runs.count(ALL)
+        assert found
+        assert {listed.run_id for listed in found} == created_upto(w, [first, *more], at)
+        assert then <= at == counted_at
+        head = await w.executor.context.log.head()
+        with trio.fail_after(1), pytest.raises(OperationError, match="UNAVAILABLE") as refused:
+            await runs.list(ALL, at=head)  # it does not pretend, either
+        assert refused.value.details == {"position": at.position, "head": head.position}
+        assert [record.levelname for record in caplog.records] == ["ERROR"]
+        assert "cannot be written now" in caplog.text
+        room(tables, 1 << 20)
+        await listing_of(runs).reach(head)
+        assert len((await runs.list(ALL, limit=500))[0]) == 201
 
 
-async def test_a_directory_that_cannot_be_rebuilt_now_is_rebuilt_later(
+async def test_a_disk_that_fills_up_while_a_list_waits_answers_it(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for the tables to come to the head, and not for room."""
+    async with world() as w, run_index(w) as runs:
+        _, then = await runs.list(ALL)
+
+        def full(*_: Any) -> None:
+            error = sqlite3.OperationalError("database or disk is full")
+            error.sqlite_errorcode = sqlite3.SQLITE_FULL
+            raise error
+
+        monkeypatch.setattr(ListingFile, "take_in", full)
+        await w.create("greet")
+        with trio.fail_after(1):
+            assert await runs.list(ALL) == ([], then)
+
+
+async def test_a_list_that_is_being_built_answers_from_where_it_is(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After some seconds, however long the log is; how far it has come can be asked (G10)."""
+    store = MemoryStore()
+    async with world(store) as w:
+        created = [await w.create("greet") for _ in range(5)]
+        for run_id in created:
+            await w.end(run_id)
+
+    async def slowly(self: LiveListing, work: Any, *args: Any) -> Any:
+        if work.__name__ == "take_in":
+            await trio.sleep(100)
+        return work(*args)
+
+    monkeypatch.setattr(LiveListing, "_in_writer", slowly)
+    monkeypatch.setattr(live_listing, "EVERY_COMMIT", FollowLimits(records=10, heartbeat=0))
+    async with world(store) as w, run_index(w) as runs:
+        listing = listing_of(runs)
+        for _ in range(3):
+            with trio.fail_after(4):
+                found, at = await runs.list(ALL, limit=500)
+            assert {listed.run_id for listed in found} == created_upto(w, created, at)
+            assert listing.progress == (at.position, (await w.executor.context.log.head()).position)
+            await trio.sleep(110)
+        await listing.reach(await w.executor.context.log.head())
+        assert await ids(runs) == created[::-1]
+
+
+async def test_a_damaged_list_that_cannot_be_rebuilt_now_is_rebuilt_later(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Damaged on a full disk: the node goes on, and lists are whole when there is room."""
@@ -213,99 +279,49 @@ async def test_a_directory_that_cannot_be_rebuilt_now_is_rebuilt_later(
         assert await ids(runs) == [first]
         with monkeypatch.context() as full:
             full.setattr(sqlite3, "connect", cramped)
-            with runs._listing.tables.reading() as database:
-                database.execute("DROP TABLE intervals")
+            with listing_of(runs).tables.writing() as database:
+                database.execute("DROP TABLE past")
             second = await w.create("greet")
             await w.end(second)
-            with trio.move_on_after(100) as waited:
+            await trio.sleep(10)
+            with trio.fail_after(1), pytest.raises(OperationError, match="UNAVAILABLE"):
                 await ids(runs)
-            assert waited.cancelled_caught
-            assert await runs.statuses() == {}
             assert len(caplog.records) == 2  # damaged, and cannot be written
+        await listing_of(runs).reach(await w.executor.context.log.head())
         assert await ids(runs) == [second, first]
         assert await runs.statuses() == {"succeeded": 2}
 
 
-# Beside a server, or after it
-
-
-async def left_behind(store: MemoryStore, path: Path) -> None:
-    """Leave a directory behind that lacks the last part of its log."""
-    async with world(store) as w:
-        async with run_index(w, path) as runs:
-            open_runs = [await w.create("nap", seconds=seconds) for seconds in (5, 50, 5000)]
-            await w.end(await w.create("greet"))
-            assert len(await ids(runs)) == 4
-        await w.end(await w.create("fail"))
-        for run_id in open_runs[:2]:
+async def test_a_question_that_finds_damage_has_the_list_rebuilt(
+    autojump_clock: MockClock, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing need be written: that question is refused, and the next list is whole (G6)."""
+    store, path = MemoryStore(), tmp_path / "runs.db"
+    async with world(store) as w, run_index(w, path) as runs:
+        made = [await w.create("greet") for _ in range(200)]
+        for run_id in made:
             await w.end(run_id)
+        await ids(runs)
+    tear(path)
+    async with world(store) as w, run_index(w, path) as runs:
+        with pytest.raises(OperationError, match="UNAVAILABLE"):
+            await runs.list(replace(ALL, plugin_id="test"), limit=500)
+        found, _ = await runs.list(replace(ALL, plugin_id="test"), limit=500)
+        assert {listed.run_id for listed in found} == set(made)
+    assert "damaged; it is built anew" in caplog.text
 
 
-async def test_a_reader_takes_the_missing_tail_from_the_log(
-    autojump_clock: MockClock, tmp_path: Path
-) -> None:
-    """At every place in the log it lists what a complete directory lists, and writes nothing."""
-    store, path = MemoryStore(), tmp_path / "runs.db"
-    await left_behind(store, path)
-    before = path.read_bytes()
-    with (
-        closing(read_index(path, store)) as beside,
-        closing(read_index(tmp_path / "none.db", store)) as complete,
-    ):
-        assert isinstance(beside, Overlay)  # the file was of use
-        assert rows(beside) == rows(complete)
-        for position in range(1, store.head().position + 1):
-            for statuses in (None, frozenset({"running"}), frozenset({"succeeded", "failed"})):
-                listed = [
-                    RunTables(each).runs(
-                        RunFilter(statuses=statuses), before=None, at=position, limit=9
-                    )
-                    for each in (beside, complete)
-                ]
-                assert listed[0] == listed[1]
-        assert RunTables(beside).open_runs(0) == RunTables(complete).open_runs(0) != []
-    assert path.read_bytes() == before
-    assert not (tmp_path / "none.db").exists()
-
-
-async def test_a_reader_sees_one_moment_while_the_file_goes_on(
-    autojump_clock: MockClock, tmp_path: Path
-) -> None:
-    """What the keeper of the file writes later does not mix with what was laid over it."""
-    store, path = MemoryStore(), tmp_path / "runs.db"
-    await left_behind(store, path)
-    with closing(read_index(path, store)) as beside:
-        before = rows(beside)
-        async with world(store) as w, run_index(w, path) as runs:
-            await ids(runs)
-        assert rows(beside) == before
-
-
-async def test_a_reader_can_only_be_asked(autojump_clock: MockClock, tmp_path: Path) -> None:
-    """Nothing that it has would write the file or throw it away."""
-    store, path = MemoryStore(), tmp_path / "runs.db"
-    await left_behind(store, path)
-    with closing(read_index(path, store)) as beside:
-        for change in ("take_in", "start_anew", "rebuild"):
-            assert hasattr(ListingFile, change)
-            assert not hasattr(beside, change)
-
-
-@pytest.mark.parametrize("damage", ["rubbish", *DAMAGES])
-async def test_a_reader_passes_a_file_over_that_does_not_fit(
-    autojump_clock: MockClock, tmp_path: Path, damage: str
-) -> None:
-    """It folds the log from its beginning and leaves the file to whoever keeps it."""
-    store, path = MemoryStore(), tmp_path / "runs.db"
-    await left_behind(store, path)
-    spoil(path, damage)
-    before = path.read_bytes()
-    with (
-        closing(read_index(path, store)) as beside,
-        closing(read_index(tmp_path / "none.db", store)) as complete,
-    ):
-        assert rows(beside) == rows(complete)
-    assert path.read_bytes() == before
+def tear(path: Path) -> None:
+    """Damage the pages of all indexes in a file, and leave the rest."""
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        size = database.execute("PRAGMA page_size").fetchone()[0]
+        found = "SELECT rootpage FROM sqlite_master WHERE type = 'index' AND tbl_name = 'runs'"
+        pages = [page for (page,) in database.execute(found)]
+    content = bytearray(path.read_bytes())
+    for page in pages:
+        content[(page - 1) * size : page * size] = b"\xff" * size
+    path.write_bytes(content)
 
 
 async def test_open_runs_are_what_a_host_takes_up(autojump_clock: MockClock) -> None:

@@ -116,7 +116,7 @@ async def test_nothing_that_people_read_has_a_secret_in_it(
         assert sum(REDACTED in repr(item) for item in put_out) == len(put_out)
         assert [item["json"]["max_tokens"] for item in put_out if "deep" in repr(item)] == [5]
         assert canary.in_answers(*await everything(s, run["run_id"])) == []
-        assert canary.in_listing(runs_of(s.node).index._listing.tables) == []
+        assert canary.in_listing(s.node.listings["runs"].tables) == []
     assert canary.in_log(store) == []
     assert canary.in_logging(caplog.records, caplog.text) == []
     assert "logging [redacted]" in caplog.text
