@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
-import sys
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -18,6 +16,7 @@ from perdure.runtime.kernel.terminal.text import Cell, Column, instant, size, ta
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from perdure.runtime.kernel.data_directory import DataDir
 
@@ -203,56 +202,18 @@ def _newest(data: DataDir) -> float:
 
 
 def _sandbox() -> Iterator[Check]:
-    """Check what the system offers to isolate processes; without it they run unconfined."""
-    import shutil
-
+    """Check what is enforced for processes here, by trying."""
     from perdure.runtime.process.sandbox import features
 
-    remedy = "Process entries run with less isolation."
-    unshare = shutil.which("unshare")
-    yield Check("unshare", "ok" if unshare else "warn", unshare or "not installed", remedy)
-    namespaces = [n for n in ("user", "pid", "net", "mnt") if Path(f"/proc/self/ns/{n}").exists()]
-    yield Check(
-        "namespaces", "ok" if namespaces else "warn", ", ".join(namespaces) or "none", remedy
-    )
-    users = _user_namespaces()
-    yield Check("user namespaces", "ok" if users else "warn", users or "not allowed", remedy)
-    found = features()
-    for name, way, lacks in (
-        (
-            "pid namespace",
-            found.pid_namespace,
-            "Children that leave the process group can outlive their run.",
-        ),
-        (
-            "network namespace",
-            found.network_namespace,
-            "`network = false` has no effect here.",
-        ),
-    ):
-        told = f"tried: {' '.join(Path(word).name for word in way)}" if way else "tried in vain"
-        yield Check(name, "ok" if way else "warn", told, lacks)
-    controllers = _read("/sys/fs/cgroup/cgroup.controllers")
-    writable = os.access("/sys/fs/cgroup", os.W_OK)
-    if controllers:
-        told = f"v2 ({controllers})" + ("" if writable else ", not writable")
-        yield Check("cgroups", "ok" if writable else "warn", told, remedy)
-    else:
-        old = Path("/sys/fs/cgroup").is_dir() and sys.platform == "linux"
-        yield Check("cgroups", "warn", "v1 only" if old else "none", remedy)
-
-
-def _user_namespaces() -> str:
-    """Return the limit of user namespaces; empty if this user may not create them."""
-    allowed = _read("/proc/sys/user/max_user_namespaces")
-    switch = _read("/proc/sys/kernel/unprivileged_userns_clone")
-    if not allowed.isdigit() or int(allowed) == 0 or (switch == "0" and os.geteuid() != 0):
-        return ""
-    return f"up to {int(allowed):,}"
-
-
-def _read(path: str) -> str:
     try:
-        return Path(path).read_text("ascii").strip()
-    except OSError:
-        return ""
+        found = features()
+    except OSError as error:
+        yield Check("sandbox", "warn", f"tried in vain: {error}", "Run doctor again.")
+        return
+    for promised in found.guarantees():
+        yield Check(
+            f"sandbox: {promised.name}",
+            "ok" if promised.is_enforced else "warn",
+            promised.promise if promised.is_enforced else promised.gap,
+            f"To enforce it, {promised.remedy}.",
+        )

@@ -11,5 +11,4 @@ SECRET_PREFIX: Final = "PERDURE_SECRET_"  # noqa: S105 - what values of secrets 
 READ_FD: Final = "PERDURE_READ_FD"
 WRITE_FD: Final = "PERDURE_WRITE_FD"
 CODE: Final = "PERDURE_CODE"  # a folder that a Python process imports its plugin from
-MEMORY: Final = "PERDURE_MEMORY"  # KiB that a process may take
-OF_PROCESSES: Final = frozenset({READ_FD, WRITE_FD, CODE, MEMORY})
+OF_PROCESSES: Final = frozenset({READ_FD, WRITE_FD, CODE})

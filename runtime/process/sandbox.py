@@ -1,89 +1,243 @@
-"""How a process is started so that nothing of it outlives its run.
+"""The sandbox: what a process may see and use, as far as the system can enforce it.
 
-It leads a session and a process group of its own, in a pid namespace where there is one to be had.
-Between it and the server stands a guard, a few lines of shell that hold a pipe to the server: when
-the server is gone the pipe closes, and the guard ends everything. It stands outside of the
-namespace, where nothing inside can reach it, not even ``kill -9 -1``. Inside, the first process is
-a shell that waits: with it ends even what has left the group.
+Every process is started by a guard (``guard/program.py``), which ends it, with all that it has
+started, when the server wants so or is gone. Where the system has namespaces the process sees only
+its own processes and the files it needs (``file_view``), holds no privileges, and is closed off
+from the network if the plugin says so. Control groups limit all of its processes together.
 """
 
 from __future__ import annotations
 
+import logging
 import os
+import resource
 import shutil
+import socket
 import subprocess  # noqa: TID251 - waited for in a thread, or by a command
 import sys
+from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from perdure.runtime.process import descriptors
-from perdure.runtime.process.descriptors import GUARD
+import trio
 
-# The guard starts its command, which does not get the guard's pipe, and a watcher that waits for
-# the pipe to close. Asked to end, both
-# stay for as long as the command takes to obey; it hears of that itself, as all of its group do.
-# What a shell has to say about how its command ended is no line of the run's log. When memory runs
-# out, the kernel is to end a command and not the server.
-_GUARD: Final = f"""
-[ -z "$PERDURE_MEMORY" ] || ulimit -v "$PERDURE_MEMORY"
-{{ echo 1000 > /proc/self/oom_score_adj; }} 2>/dev/null
-trap : TERM
-"$@" {GUARD}<&- &
-child=$!
-( trap '' TERM; read -r _ <&{GUARD}; kill -9 0 ) >/dev/null 2>&1 &
-watcher=$!
-exec 2>/dev/null
-while wait "$child"; status=$?; [ "$status" -gt 128 ] && kill -0 "$child"; do :; done
-kill -9 "$watcher"
-exit "$status"
-"""
-_FIRST: Final = ("/bin/sh", "-c", '"$@" & exec 2>/dev/null; wait "$!"', "perdure-first")
+from perdure.runtime.plugins.contract import PluginError
+from perdure.runtime.plugins.plugin import Program
+from perdure.runtime.process import guard
+from perdure.runtime.process.control_groups import NO_GROUPS, ControlGroups, find_control_groups
+from perdure.runtime.process.file_view import Missing, view_of
+from perdure.runtime.process.guard.order import (
+    NEW_MOUNTS_IPC,
+    NEW_NETWORK,
+    NEW_PIDS,
+    NEW_USER,
+    Order,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from perdure.eventlog.env import Env
+    from perdure.runtime.plugins.settings import SandboxMode
+
+DESCRIPTORS: Final = 4096  # that a process may have open
+PROCESSES: Final = 512  # that it may have started at once, threads among them
+_FOLDER: Final = str(Path(guard.__file__).parent.parent)
+_START: Final = (
+    "import sys; sys.path.append(sys.argv[1]); from guard.program import main; main()"
+    "  # perdure-guard"
+)
+_LONGEST: Final = 10.0  # seconds for a guard that is tried
+EVERYTHING: Final = Program(network=False, memory=1)  # asks for all that can be enforced
+_log: Final = logging.getLogger("perdure.sandbox")
+
+
+class Guarantee(NamedTuple):
+    """Something that a sandbox promises, and whether that is enforced here."""
+
+    name: str
+    is_enforced: bool
+    promise: str
+    gap: str  # what holds instead, if it is not
+    remedy: str
 
 
 @dataclass(frozen=True, slots=True)
 class SandboxFeatures:
     """What the system lets us do."""
 
-    pid_namespace: tuple[str, ...] | None  # the command that makes one
-    network_namespace: tuple[str, ...] | None
+    namespaces: int = 0  # to start processes in, without that of the network
+    network: bool = False  # whether they can have a network of their own
+    groups: ControlGroups = NO_GROUPS
+    trouble: str = ""  # why there are no namespaces
+
+    @property
+    def counts_processes(self) -> bool:
+        """Whether the number of processes can be limited.
+
+        The limit of a user counts those inside of a user namespace, but root has none.
+        """
+        by_user = self.namespaces & NEW_USER and os.geteuid() != 0
+        return bool(self.groups.pids or by_user)
+
+    def guarantees(self) -> list[Guarantee]:
+        """Tell what is enforced here, and what is not."""
+        delegate = "give the server a control group of its own (systemd: Delegate=yes)"
+        return [
+            Guarantee(
+                "isolation",
+                bool(self.namespaces),
+                "a process sees its own files and processes only, and has no privileges",
+                f"a process reaches files and processes of the server ({self.trouble})",
+                "allow user namespaces, or start the server as root with CAP_SYS_ADMIN",
+            ),
+            Guarantee(
+                "network",
+                self.network,
+                "`network = false` closes a process off",
+                "`network = false` has no effect",
+                "allow network namespaces",
+            ),
+            Guarantee(
+                "processes",
+                self.counts_processes,
+                "their number is limited",
+                "their number is not limited",
+                delegate,
+            ),
+            Guarantee(
+                "memory",
+                self.groups.memory is not None,
+                "`memory` limits all processes of a run together",
+                "`memory` limits each process, not all of a run together",
+                delegate,
+            ),
+        ]
+
+    def gaps(self, program: Program) -> list[Guarantee]:
+        """Tell what a program needs that is not enforced here."""
+        needless = {"network": program.network, "memory": program.memory is None}
+        return [
+            guarantee
+            for guarantee in self.guarantees()
+            if not (guarantee.is_enforced or needless.get(guarantee.name, False))
+        ]
+
+    def order(self, program: Program, command: Sequence[str], hidden: Sequence[Path]) -> Order:
+        """Say how a program is to be started: as closed off as is possible here."""
+        processes = program.processes or PROCESSES
+        limits = [(resource.RLIMIT_CORE, 0), (resource.RLIMIT_NOFILE, DESCRIPTORS)]
+        if self.groups.memory is None:
+            limits += _memory(program)
+        if self.groups.pids is None and self.counts_processes:
+            limits.append((resource.RLIMIT_NPROC, processes))
+        memory = None if program.memory is None else program.memory << 20
+        order = Order(
+            limits=limits,
+            groups=self.groups.limits(memory, processes),
+            unprivileged=sys.platform == "linux",
+        )
+        if self.namespaces:
+            closed = NEW_NETWORK if self.network and not program.network else 0
+            order.namespaces = self.namespaces | closed
+            order.places, order.links = view_of(program, command, hidden)
+        return order
 
 
 @lru_cache(maxsize=1)
 def features() -> SandboxFeatures:
     """Find out what works here, by trying. This waits for processes: call it in a thread."""
-    pid = ("--pid", "--fork", "--kill-child")
-    return SandboxFeatures(
-        pid_namespace=_first_that_works(pid),
-        network_namespace=_first_that_works((*pid, "--net")),
-    )
+    if sys.platform != "linux":
+        return SandboxFeatures(trouble=f"{sys.platform} has no namespaces")
+    groups, trouble = find_control_groups(), ""
+    for way in (NEW_PIDS | NEW_MOUNTS_IPC | NEW_USER, NEW_PIDS | NEW_MOUNTS_IPC):
+        for network in (True, False):
+            trouble = _tried(way | NEW_NETWORK if network else way)
+            if not trouble:
+                return SandboxFeatures(namespaces=way, network=network, groups=groups)
+    return SandboxFeatures(groups=groups, trouble=trouble)
 
 
-def _first_that_works(options: tuple[str, ...]) -> tuple[str, ...] | None:
-    unshare = shutil.which("unshare")
-    if unshare is None:
-        return None
-    ways = [(unshare, *options), (unshare, "--user", "--map-current-user", *options)]
-    for way in ways if os.geteuid() == 0 else reversed(ways):
+def _tried(namespaces: int) -> str:
+    """Start a program in namespaces; tell why that is impossible, if it is."""
+    command = [shutil.which("true") or "/bin/true"]
+    view = view_of(Program(), command, ())
+    order = Order(namespaces=namespaces, places=view.places, links=view.links, unprivileged=True)
+    ours, theirs = socket.socketpair()
+    with closing(ours), closing(theirs):
+        ours.sendall(order.encode())
+        fds = (theirs.fileno(),) * 3
         try:
             done = subprocess.run(  # noqa: S603 - a fixed command
-                [*way, "true"], check=False, capture_output=True, timeout=5
+                guarded(command, fds),
+                check=False,
+                capture_output=True,
+                timeout=_LONGEST,
+                pass_fds=fds,
+                stdin=subprocess.DEVNULL,
+                text=True,
+                start_new_session=True,
             )
-        except (OSError, subprocess.TimeoutExpired):
-            continue
-        if done.returncode == 0:
-            return way
-    return None
+        except subprocess.TimeoutExpired:
+            return "it takes too long"
+    return done.stderr.strip() or f"status {done.returncode}" if done.returncode else ""
 
 
-def guarded(
-    command: tuple[str, ...], fds: tuple[int, int, int], found: SandboxFeatures, *, network: bool
-) -> list[str]:
-    """Give the command that starts another under a guard, as closed off as is possible here.
+def guarded(command: Sequence[str], fds: tuple[int, int, int]) -> list[str]:
+    """Give the command that starts another under a guard.
 
-    It is passed the descriptors to read, to write, and of the guard, whatever their numbers.
+    It is passed the descriptors to read, to write, and of the guard's socket, whatever their
+    numbers.
     """
-    way = found.pid_namespace if network else found.network_namespace or found.pid_namespace
-    inside = (*way, *_FIRST) if way else ()
-    lowered = (sys.executable, "-I", "-S", descriptors.__file__, ",".join(map(str, fds)))
-    return [*lowered, "/bin/sh", "-c", _GUARD, "perdure-guard", *inside, *command]
+    numbers = ",".join(map(str, fds))
+    return [sys.executable, "-I", "-S", "-c", _START, _FOLDER, numbers, *command]
+
+
+class Sandbox:
+    """How the processes of a server are closed off."""
+
+    def __init__(self, mode: SandboxMode = "auto", *, hidden: Sequence[Path] = ()) -> None:
+        """Hide these folders, whatever else is shown."""
+        self._mode = mode
+        self._hidden = hidden
+        self._look = trio.CapacityLimiter(1)  # the first one looks, the others wait for it
+
+    async def announce(self, env: Env) -> None:
+        """Log what cannot be enforced here."""
+        if self._mode == "off":
+            _log.warning("The sandbox is off: process entries may do what the server may do.")
+            return
+        try:
+            found = await self._found(env)
+        except OSError:  # too few descriptors; the first run waits for some
+            return
+        for lax in found.gaps(EVERYTHING):
+            _log.warning("Sandbox of process entries: %s; %s.", lax.gap, lax.remedy)
+
+    async def order(self, env: Env, program: Program, command: Sequence[str]) -> Order:
+        """Say how a program is to be started, or raise PluginError if that would be too lax."""
+        if self._mode == "off":
+            return Order(limits=_memory(program))
+        found = await self._found(env)
+        gaps = found.gaps(program) if self._mode == "required" else []
+        if gaps:
+            told = "; ".join(f"{lax.gap}: {lax.remedy}" for lax in gaps)
+            raise _refused(f'the setting `sandbox` is "required", but {told}')
+        try:
+            return found.order(program, command, self._hidden)
+        except Missing as missing:
+            raise _refused(str(missing)) from missing
+
+    async def _found(self, env: Env) -> SandboxFeatures:
+        return await env.run_sync(features, limiter=self._look)
+
+
+def _memory(program: Program) -> list[tuple[int, int]]:
+    """Give the limit of memory as one for each process."""
+    return [] if program.memory is None else [(resource.RLIMIT_AS, program.memory << 20)]
+
+
+def _refused(why: str) -> PluginError:
+    return PluginError("PLUGIN_NOT_STARTED", f"the plugin cannot be started: {why}")

@@ -16,7 +16,9 @@ from perdure.runtime.blobs.store import BlobLimits, BlobStore
 from perdure.runtime.execution.limits import HostLimits
 from perdure.runtime.execution.watchdog import Watchdog
 from perdure.runtime.plugins.loading import load_plugins
+from perdure.runtime.plugins.plugin import programs_of
 from perdure.runtime.plugins.reloader import Reloader
+from perdure.runtime.process.sandbox import Sandbox
 from perdure.runtime.runs.part import RunResources, open_runs
 from perdure.runtime.runs.settings import RunSettings
 from perdure.runtime.secrets.secrets import open_secrets
@@ -52,6 +54,8 @@ async def open_local_runs(
             reloader = Reloader(settings, loaded, Path(copies))
             loaded = reloader.loaded
         depot = references = secrets = None
+        hidden = () if data is None else (data.path, data.log.parent)
+        sandbox = Sandbox(settings.sandbox, hidden=hidden)
         if data is not None:
             depot = FileDepot(data.log.parent)
             references = stack.enter_context(closing(References(data.references)))
@@ -66,10 +70,13 @@ async def open_local_runs(
             secrets=secrets,
             bulk_rate=settings.bulk_rate,
             trigger=settings.trigger,
+            sandbox=sandbox,
         )
         async with open_runs(foundation.log, listing, resources, foundation.stopping) as part:
             part.executor.context.entries.problems = loaded.problems
             part.executor.start(Watchdog(env).run)
+            if programs_of(loaded.plugins):
+                part.executor.start(partial(sandbox.announce, env))
             if reloader is not None:
                 part.executor.start(partial(reloader.run, env, part.executor.load))
             yield part

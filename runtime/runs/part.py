@@ -27,6 +27,7 @@ from perdure.runtime.kernel.figures import figure, figures_by
 from perdure.runtime.kernel.opening import StoppedOpening, unless_stopped
 from perdure.runtime.plugins.plugin import Plugin
 from perdure.runtime.process.pool import Pool
+from perdure.runtime.process.sandbox import Sandbox
 from perdure.runtime.runs.bulk import RATE, Bulk
 from perdure.runtime.runs.cancellation import Cancellation
 from perdure.runtime.runs.creation import Creation
@@ -72,6 +73,7 @@ class RunResources:
     secrets: Secrets | None = None
     bulk_rate: float = RATE
     trigger: TriggerMode = "runs"
+    sandbox: Sandbox | None = None
 
 
 class RunsPart(Part):
@@ -203,7 +205,7 @@ async def open_runs(
         blobs=resources.blobs,
         secrets=resources.secrets,
     )
-    executor = Executor(context, processes=Pool(log.env))
+    executor = Executor(context, processes=Pool(log.env, resources.sandbox))
     index = RunIndex(listing)
     async with trio.open_nursery() as nursery:
         await context.blobs.clean_up()

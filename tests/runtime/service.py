@@ -23,6 +23,7 @@ from perdure.runtime.kernel.node import Node, open_node
 from perdure.runtime.kernel.principal import LOCAL, Principal
 from perdure.runtime.kernel.requests import Request
 from perdure.runtime.plugins.plugin import Plugin, declared
+from perdure.runtime.process.sandbox import Sandbox
 from perdure.runtime.runs.answers import ExportPage, RunAnswer, RunPage
 from perdure.runtime.runs.bulk import RATE
 from perdure.runtime.runs.feature import RunsFeature
@@ -203,6 +204,7 @@ async def real_service(
     seals: Seals | None = None,
     source: SecretSource | None = None,
     trigger: TriggerMode = "runs",
+    sandbox: Sandbox | None = None,
     **limits: Any,
 ) -> AsyncIterator[Service]:
     """Run a node in the real world, on a log in memory."""
@@ -216,6 +218,7 @@ async def real_service(
             blobs=BlobStore(env, depot, limits=blob_limits),
             secrets=Secrets(env, vault=Vault(env, seals), source=source),
             trigger=trigger,
+            sandbox=sandbox,
         ) as node,
     ):
         yield Service(node, store)

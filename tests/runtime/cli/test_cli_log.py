@@ -13,6 +13,7 @@ from perdure.eventlog.env import RealEnv
 from perdure.eventlog.sqlite import SqliteStore
 from perdure.eventlog.sqlite.lock import holder_of
 from perdure.runtime.process import sandbox
+from perdure.runtime.process.control_groups import ControlGroups
 from tests.runtime.cli.terminal import Shell
 from tests.runtime.settings import TABLE
 
@@ -181,11 +182,10 @@ def test_doctor_looks_at_everything(used: Shell) -> None:
         "disk space",
         "fsync",
         "clock",
-        "unshare",
-        "user namespaces",
-        "pid namespace",
-        "network namespace",
-        "cgroups",
+        "sandbox: isolation",
+        "sandbox: network",
+        "sandbox: processes",
+        "sandbox: memory",
     }
     assert "format 2" in checks["log"]["value"]
     assert checks["writer"]["value"] == "nobody"
@@ -209,16 +209,29 @@ def test_what_is_made_is_for_its_owner_alone(used: Shell) -> None:
     assert f"chmod 700 {used.data}" in checks["data directory"]["remedy"]
 
 
-def test_doctor_tries_what_processes_are_shut_in_with(
+def test_doctor_tells_what_is_enforced_for_processes(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a system lists and does not allow is no help, and it says what that means."""
-    monkeypatch.setattr(sandbox, "features", lambda: sandbox.SandboxFeatures(None, None))
+    """What is not is a warning, with what holds instead and how to change that."""
+    poor = sandbox.SandboxFeatures(trouble="Operation not permitted")
+    monkeypatch.setattr(sandbox, "features", lambda: poor)
     checks = {check["name"]: check for check in shell.json("doctor")["checks"]}
-    for name, remedy in (("pid", "can outlive their run"), ("network", "has no effect")):
-        check = checks[f"{name} namespace"]
-        assert (check["status"], check["value"]) == ("warn", "tried in vain")
+    for name, told, remedy in (
+        ("isolation", "Operation not permitted", "user namespaces"),
+        ("network", "has no effect", "network namespaces"),
+        ("processes", "not limited", "Delegate=yes"),
+        ("memory", "each process", "Delegate=yes"),
+    ):
+        check = checks[f"sandbox: {name}"]
+        assert check["status"] == "warn"
+        assert told in check["value"]
         assert remedy in check["remedy"]
+    groups = ControlGroups("/there", "/there", is_unified=True)
+    rich = sandbox.SandboxFeatures(namespaces=1, network=True, groups=groups)
+    monkeypatch.setattr(sandbox, "features", lambda: rich)
+    checks = {check["name"]: check for check in shell.json("doctor")["checks"]}
+    promised = [check for name, check in checks.items() if name.startswith("sandbox")]
+    assert [check["status"] for check in promised] == ["ok"] * 4
 
 
 def test_doctor_before_the_first_run(shell: Shell) -> None:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,14 +33,22 @@ from perdure.runtime.process import sandbox
 from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import CancelRun
 from tests.runtime.process.hostile_plugin import Hostile
-from tests.runtime.process.test_processes import lines, result, run, start, until_stage
+from tests.runtime.process.test_processes import (
+    lines,
+    result,
+    run,
+    start,
+    until_stage,
+    writing,
+)
 from tests.runtime.service import Service, real_service
 
 
 @asynccontextmanager
-async def hostile(**limits: Any) -> AsyncIterator[Service]:
+async def hostile(writes: Path | None = None, **limits: Any) -> AsyncIterator[Service]:
     """Run a node with the hostile plugin."""
-    async with real_service({"hostile": declared(Hostile)}, **limits) as s:
+    plugin = declared(Hostile) if writes is None else writing(declared(Hostile), writes)
+    async with real_service({"hostile": plugin}, **limits) as s:
         s.plugin_id = "hostile"
         with trio.fail_after(60):
             yield s
@@ -333,7 +342,7 @@ async def test_a_process_that_is_asked_to_end_may_clean_up(
 ) -> None:
     """Between the signal that asks and the one that kills it has a grace."""
     if no_namespace:
-        monkeypatch.setattr(sandbox, "features", lambda: sandbox.SandboxFeatures(None, None))
+        monkeypatch.setattr(sandbox, "features", sandbox.SandboxFeatures)
     async with hostile(cancel_grace=1.0) as s:
         run_id = await start(s, "cleans_up")
         await until_stage(s, run_id, "deaf")

@@ -7,6 +7,7 @@ import sys
 from base64 import b64decode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,15 @@ async def example(language: str) -> AsyncIterator[Service]:
         s.plugin_id = plugin.id
         with trio.fail_after(60):
             yield s
+
+
+def writing(plugin: Plugin, place: Path) -> Plugin:
+    """Give a plugin whose processes may write to a place."""
+    entries = {
+        name: replace(entry, program=entry.program and replace(entry.program, writes=(str(place),)))
+        for name, entry in plugin.entries.items()
+    }
+    return replace(plugin, entries=entries)
 
 
 async def run(s: Service, entry_id: str, **args: Any) -> RunRecord:

@@ -16,7 +16,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from perdure.runtime.plugins.manifest import read_manifest
-from perdure.runtime.process import descriptors, sandbox
+from perdure.runtime.process import sandbox
 from tests.repository.tree import ROOT
 from tests.runtime.process.test_processes import example, lines, result, run, start
 from tests.runtime.service import Service, real_service
@@ -40,11 +40,12 @@ async def test_first_starts_wait_for_one_look_in_a_thread(monkeypatch: pytest.Mo
     looked: list[int] = []
     may_end = threading.Event()
 
-    def look(_options: tuple[str, ...]) -> None:
+    def look(_namespaces: int) -> str:
         looked.append(threading.get_ident())
         may_end.wait(10)
+        return ""
 
-    monkeypatch.setattr(sandbox, "_first_that_works", look)
+    monkeypatch.setattr(sandbox, "_tried", look)
     monkeypatch.setattr(sandbox, "features", lru_cache(sandbox.features.__wrapped__))
     async with example("python") as s:
         runs = [await start(s, "greet") for _ in range(3)]
@@ -54,7 +55,7 @@ async def test_first_starts_wait_for_one_look_in_a_thread(monkeypatch: pytest.Mo
         may_end.set()
         for run_id in [*runs, await start(s, "greet")]:
             assert (await s.finished(run_id))["status"] == "succeeded"
-    assert len(looked) == 2  # for processes, and for networks
+    assert len(looked) == 1
     assert threading.get_ident() not in looked
 
 
@@ -87,7 +88,7 @@ async def test_a_process_gets_two_descriptors_that_a_plain_shell_can_name(
 ) -> None:
     """They are 3 and 4, whatever the server has open; it gets nothing else, and no habits."""
     if no_namespace:
-        monkeypatch.setattr(sandbox, "features", lambda: sandbox.SandboxFeatures(None, None))
+        monkeypatch.setattr(sandbox, "features", sandbox.SandboxFeatures)
     ours = [os.open(os.devnull, os.O_RDONLY) for _ in range(40 if taken else 0)]
     async with script(tmp_path, PLAIN) as s:
         end = await run(s, "go")
@@ -113,10 +114,11 @@ def test_descriptors_do_not_get_in_each_others_way(tmp_path: Path, given: tuple[
     for number, fd in enumerate(given):
         (tmp_path / str(number)).write_text(f"{number} ")
         moved.append(f"{fd}<{tmp_path / str(number)}")
-    program = [sys.executable, "-I", "-S", descriptors.__file__, ",".join(map(str, given))]
+    program = "import os, sys; from perdure.runtime.process.guard.descriptors import lower;"
+    program += f"lower({list(given)}); os.execv('/bin/sh', sys.argv[1:])"
     starting = f'exec "$@" {" ".join(moved)}'
     said = subprocess.run(
-        ["bash", "-c", starting, "bash", *program, "/bin/sh", "-c", script],
+        ["bash", "-c", starting, "bash", sys.executable, "-c", program, "sh", "-c", script],
         check=True,
         capture_output=True,
         text=True,

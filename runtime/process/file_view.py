@@ -1,0 +1,117 @@
+"""Which files a process sees: programs and libraries, its own code, empty folders to write into.
+
+Everything else is not there. What is named more precisely wins: a folder inside of a hidden one
+can be shown, one inside of a shown one hidden.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from perdure.runtime.plugins.plugin import Program
+    from perdure.runtime.process.guard.order import Links, Places
+
+SYSTEM: Final = (
+    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store"),
+    *("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives"),
+    *("/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/localtime", "/etc/timezone"),
+    *("/etc/hosts", "/etc/resolv.conf", "/etc/host.conf", "/etc/gai.conf", "/etc/services"),
+    *("/etc/protocols", "/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/ca-certificates"),
+    *("/etc/pki/tls/certs", "/etc/pki/ca-trust", "/etc/crypto-policies", "/etc/mime.types"),
+    *("/etc/fonts", "/etc/os-release"),
+)
+SCRATCH: Final = ("/tmp", "/dev/shm")  # noqa: S108 - each process has its own
+_PRECEDENCE: Final = ("scratch", "read", "write", "hidden")  # of what is said about one place
+
+
+class FileView(NamedTuple):
+    """What a process is shown, parents first, and links to where it is."""
+
+    places: Places
+    links: Links
+
+
+class Missing(Exception):
+    """A plugin asks for a place that cannot be shown. The message says which and what to do."""
+
+
+def view_of(program: Program, command: Sequence[str], hidden: Iterable[Path]) -> FileView:
+    """Give what a program sees that is started with a command."""
+    places: dict[str, str] = {}
+    links: Links = []
+
+    def add(kind: str, path: str) -> None:
+        real = os.path.realpath(path)
+        if real == "/" or not (kind == "scratch" or Path(real).exists()):
+            return
+        if path != real:
+            links.append((path, real))
+        places[real] = max(places.get(real, kind), kind, key=_PRECEDENCE.index)
+
+    secret = [os.path.realpath(path) for path in hidden]
+    if program.folder is not None and os.path.realpath(program.folder) in secret:
+        raise Missing("its folder is the data directory: keep them apart")
+    for kind, path in _wanted(program, command, os.environ):
+        add(kind, path)
+    for kind, paths in (("read", program.reads), ("write", program.writes)):
+        for path in paths:
+            _check(f"{kind}s", path, secret)
+            add(kind, path)
+    for path in secret:
+        add("hidden", path)
+    return FileView([(places[path], path) for path in sorted(places)], sorted(links))
+
+
+def _wanted(
+    program: Program, command: Sequence[str], environ: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    """Name what every program needs, and what this one does."""
+    for folder in (*SCRATCH, environ.get("HOME", "")):
+        if folder.startswith("/"):
+            yield "scratch", folder
+    folders = [*SYSTEM, *environ.get("PATH", "").split(os.pathsep)]
+    folders += _of_python() if program.home is not None else _of_program(command[0])
+    folders += [str(Path(folder).absolute()) for folder in (program.folder, program.code) if folder]
+    for folder in folders:
+        if folder.startswith("/"):
+            yield "read", folder
+
+
+def _of_python() -> Iterator[str]:
+    """Name where this interpreter and what it can import are, as far as it knows."""
+    yield from {sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix}
+    too_much = {"/", *SCRATCH, str(Path.home())}
+    for entry in (Path(entry).absolute() for entry in sys.path):
+        if str(entry) not in too_much:
+            yield str(entry)
+        else:  # somebody works there; what can be imported is shown, and nothing beside it
+            yield from map(str, entry.glob("*.py"))
+            yield from (str(file.parent) for file in entry.glob("*/__init__.py"))
+    executable = Path(sys.executable)
+    yield str(executable.parent)
+    while executable.is_symlink():  # a virtual environment's leads to another, through some more
+        executable = executable.parent / executable.readlink()
+        yield str(executable.parent)
+
+
+def _of_program(path: str) -> Iterator[str]:
+    """Name where a program and its libraries are."""
+    folder = Path(os.path.realpath(path)).parent
+    yield str(folder)
+    if folder.name == "bin":
+        yield str(folder.parent / "lib")
+
+
+def _check(setting: str, path: str, secret: Sequence[str]) -> None:
+    real = os.path.realpath(path)
+    if not Path(real).exists():
+        raise Missing(f"{setting} names {path}, which does not exist: create it, or leave it out")
+    for folder in secret:
+        if os.path.commonpath([folder, real]) == folder:
+            raise Missing(f"{setting} names {path}, which belongs to the log: leave it out")
