@@ -59,13 +59,19 @@ def view_of(program: Program, command: Sequence[str], hidden: Iterable[Path]) ->
         raise Missing("its folder is the data directory: keep them apart")
     for kind, path in _wanted(program, command, os.environ):
         add(kind, path)
-    for kind, paths in (("read", program.reads), ("write", program.writes)):
-        for path in paths:
-            _check(f"{kind}s", path, secret)
-            add(kind, path)
+    for kind, path in _asked_for(program, secret):
+        add(kind, path)
     for path in secret:
         add("hidden", path)
-    return FileView([(places[path], path) for path in sorted(places)], sorted(links))
+    return FileView(list(_needed(places)), sorted(links))
+
+
+def _needed(places: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Leave out what is shown with a folder above it, in the same way."""
+    for path in sorted(places):
+        above = next((str(up) for up in Path(path).parents if str(up) in places), None)
+        if above is None or places[above] != places[path]:
+            yield places[path], path
 
 
 def _wanted(
@@ -108,10 +114,35 @@ def _of_program(path: str) -> Iterator[str]:
         yield str(folder.parent / "lib")
 
 
-def _check(setting: str, path: str, secret: Sequence[str]) -> None:
-    real = os.path.realpath(path)
-    if not Path(real).exists():
-        raise Missing(f"{setting} names {path}, which does not exist: create it, or leave it out")
-    for folder in secret:
-        if os.path.commonpath([folder, real]) == folder:
-            raise Missing(f"{setting} names {path}, which belongs to the log: leave it out")
+def _asked_for(program: Program, secret: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Give the places that a plugin asks for, if they can be shown.
+
+    Those inside of one that it may write are shown with it. They are not looked at: the plugin may
+    have put links there, which lead anywhere.
+    """
+    writes = [os.path.realpath(path) for path in program.writes]
+    for kind, paths in (("read", program.reads), ("write", program.writes)):
+        for path in paths:
+            if any(_holds(place, path) and place != path for place in writes):
+                continue
+            problem = _problem(kind, os.path.realpath(path), program.folder, secret)
+            if problem:
+                raise Missing(f"{kind}s names {path}, which {problem}")
+            yield kind, path
+
+
+def _problem(kind: str, place: str, folder: str | None, secret: Sequence[str]) -> str:
+    """Tell why a place cannot be shown."""
+    if not Path(place).exists():
+        return "does not exist: create it, or leave it out"
+    if place == "/":
+        return "is everything: name folders inside"
+    if any(_holds(hidden, place) for hidden in secret):
+        return "belongs to the log: leave it out"
+    if kind == "write" and folder is not None and _holds(place, os.path.realpath(folder)):
+        return "holds the plugin itself: name a folder inside"
+    return ""
+
+
+def _holds(folder: str, path: str) -> bool:
+    return os.path.commonpath([folder, path]) == folder

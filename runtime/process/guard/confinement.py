@@ -21,7 +21,7 @@ HELD_BACK = linux.NO_SETUID | linux.NO_DEVICES
 SCRATCH = 256 << 20  # bytes that fit into one empty folder
 DEVICES = ("null", "zero", "full", "random", "urandom")
 _BASE = "/tmp"  # noqa: S108 - where the tree is built before it becomes the root; any folder would do
-_OLD, _NEW = "/old", "/new"
+_MACHINE = "/.machine"  # where all files of the machine are meanwhile
 
 
 def prepare(namespaces: int) -> None:
@@ -35,6 +35,7 @@ def prepare(namespaces: int) -> None:
         _write("/proc/self/setgroups", "deny")
         _write("/proc/self/uid_map", f"{uid} {uid} 1")
         _write("/proc/self/gid_map", f"{gid} {gid} 1")
+        _write("/proc/sys/user/max_user_namespaces", "0")  # inside of this one
 
 
 def enter(namespaces: int) -> None:
@@ -51,53 +52,46 @@ def show_only(places: Places, links: Links) -> None:
     """Make a new tree of files the root: these places, parents first, and links between them."""
     linux.mount("", "/", flags=linux.RECURSIVE | linux.PRIVATE)
     linux.mount("perdure", _BASE, "tmpfs", HELD_BACK, "mode=755,size=1m")
-    for name in (_OLD, _NEW):
-        os.mkdir(_BASE + name, 0o755)
-    linux.mount(_BASE + _NEW, _BASE + _NEW, flags=linux.BIND)
-    linux.pivot_root(_BASE, _BASE + _OLD)
+    os.mkdir(_BASE + _MACHINE)
+    linux.pivot_root(_BASE, _BASE + _MACHINE)
     os.chdir("/")
     for device in DEVICES:
         _bind(f"/dev/{device}")
     for kind, path in places:
         _place(kind, path)
-    os.makedirs(f"{_NEW}/proc", exist_ok=True)
-    only_seen = linux.READ_ONLY | linux.NO_PROGRAMS | HELD_BACK
-    linux.mount("proc", f"{_NEW}/proc", "proc", only_seen)
-    os.chdir(_NEW)
-    linux.pivot_root(".", ".")
-    linux.detach(".")
-    os.chdir("/")
+    os.makedirs("/proc", exist_ok=True)
+    linux.mount("proc", "/proc", "proc", linux.READ_ONLY | linux.NO_PROGRAMS | HELD_BACK)
+    linux.detach(_MACHINE)
+    os.rmdir(_MACHINE)
     for path, target in [*links, ("/dev/fd", "/proc/self/fd")]:
         _link(path, target)
     linux.restrict_mount("/", linux.READ_ONLY | HELD_BACK, whole_tree=False)
 
 
 def _place(kind: str, path: str) -> None:
-    target = _NEW + path
     if kind == "scratch":
-        os.makedirs(target, exist_ok=True)
-        linux.mount("scratch", target, "tmpfs", HELD_BACK, f"mode=1777,size={SCRATCH}")
+        os.makedirs(path, exist_ok=True)
+        linux.mount("scratch", path, "tmpfs", HELD_BACK, f"mode=1777,size={SCRATCH}")
     elif kind != "hidden":
         _bind(path)
-        if path.startswith("/dev/"):
-            return
-        held_back = HELD_BACK if kind == "write" else HELD_BACK | linux.READ_ONLY
-        linux.restrict_mount(target, held_back)
-    elif os.path.isdir(target):
-        linux.mount("hidden", target, "tmpfs", linux.READ_ONLY | HELD_BACK, "mode=000,size=4k")
-    elif os.path.exists(target):
-        linux.mount(f"{_OLD}/dev/null", target, flags=linux.BIND)
+        if not path.startswith("/dev/"):
+            more = linux.READ_ONLY if kind == "read" else 0
+            linux.restrict_mount(path, HELD_BACK | more)
+    elif os.path.isdir(path):
+        linux.mount("hidden", path, "tmpfs", linux.READ_ONLY | HELD_BACK, "mode=000,size=4k")
+    elif os.path.exists(path):
+        linux.mount(f"{_MACHINE}/dev/null", path, flags=linux.BIND)
 
 
 def _bind(path: str) -> None:
     """Show a file or a folder of the machine where it is."""
-    source, target = _OLD + path, _NEW + path
+    source = _MACHINE + path
     if os.path.isdir(source):
-        os.makedirs(target, exist_ok=True)
-    elif not os.path.exists(target):
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
-    linux.mount(source, target, flags=linux.BIND | linux.RECURSIVE)
+        os.makedirs(path, exist_ok=True)
+    elif not os.path.exists(path):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o644))
+    linux.mount(source, path, flags=linux.BIND | linux.RECURSIVE)
 
 
 def _link(path: str, target: str) -> None:

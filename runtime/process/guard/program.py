@@ -11,6 +11,7 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]  # signal takes longer than all of this
 import os
 import sys
+from errno import ENOEXEC
 
 from . import cgroup
 from .descriptors import CONTROL, READ, WRITE, lower
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 NOT_STARTED = 125  # the status of a guard that could not do what it was told
 IS_LINUX = sys.platform == "linux"
+_SHELL = "/bin/sh"
+_QUOTES = '"\\'
 _LAST_RESORT = "/tmp"  # noqa: S108 - an empty folder of its own
 _OF_PYTHON = (_signal.SIGPIPE, _signal.SIGXFSZ)  # ignored by Python; what comes after it would too
 _OF_THE_GROUP = (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP)  # the command has its own group
@@ -43,7 +46,15 @@ def main() -> None:
 
 
 def _fail(error: OSError) -> NoReturn:
-    os.write(2, f"perdure-guard: {error.filename or ''}: {error.strerror or error}\n".encode())
+    """Say why there is no command, as a process says that its entry failed, and end."""
+    told = f"{error.filename or 'it'} cannot be used: {error.strerror or error}"
+    told = "".join(c if c.isprintable() and c not in _QUOTES else "?" for c in told)
+    raised = f'{{"say": "raise", "error": {{"code": "PLUGIN_NOT_STARTED", "message": "{told}"}}}}'
+    for descriptor, line in ((WRITE, raised), (2, f"perdure-guard: {told}")):
+        try:
+            os.write(descriptor, f"{line}\n".encode())
+        except OSError:  # it is closed, or nobody hears it
+            pass
     os._exit(NOT_STARTED)
 
 
@@ -80,26 +91,30 @@ class _Guard:
         from .confinement import prepare
 
         prepare(self._order.namespaces)
+        ready, go = os.pipe()
         keeper = os.fork()
         if keeper == 0:
             try:
-                os._exit(self._be_first())
+                os._exit(self._be_first(ready))
             except OSError as error:
                 _fail(error)
-        for descriptor in (READ, WRITE, CONTROL, 1, 2, *self._groups):
+        cgroup.put(keeper, self._groups)  # while it builds its tree of files
+        os.write(go, b"!")
+        for descriptor in (READ, WRITE, CONTROL, 1, 2, ready, go):
             os.close(descriptor)
         return shell_status(os.waitpid(keeper, 0)[1])
 
-    def _be_first(self) -> int:
-        """Be the first process inside."""
+    def _be_first(self, ready: int) -> int:
+        """Be the first process inside; start the command when it is in its groups."""
         from . import confinement, linux
 
         os.setsid()
         linux.prctl(linux.PARENT_DEATH, _signal.SIGKILL)
         confinement.enter(self._order.namespaces)
         confinement.show_only(self._order.places, self._order.links)
-        process = self._start()
         confinement.give_up_privileges()
+        os.read(ready, 1)
+        process = self._start()
         linux.prctl(linux.DUMPABLE, 0)  # the process cannot look into its keeper
         return Keeper(process, CONTROL).keep()
 
@@ -121,11 +136,12 @@ class _Guard:
 
     def _become_command(self) -> NoReturn:
         os.setpgid(0, 0)
-        cgroup.join(self._groups)
         os.close(CONTROL)
         for number in (*_OF_PYTHON, *_OF_THE_GROUP):
             _signal.signal(number, _signal.SIG_DFL)
-        if self._order.namespaces:
+        if not self._order.namespaces:
+            cgroup.put(0, self._groups)
+        else:
             try:
                 os.chdir(self._folder)
             except OSError:  # it is not shown
@@ -134,6 +150,11 @@ class _Guard:
             from . import confinement
 
             confinement.limit(self._order.limits)
-            if self._order.unprivileged:
+            if self._order.unprivileged and not self._order.namespaces:
                 confinement.give_up_privileges()
-        os.execv(self._command[0], self._command)  # noqa: S606 - a command needs no shell
+        try:
+            os.execv(self._command[0], self._command)  # noqa: S606 - a command needs no shell
+        except OSError as error:
+            if error.errno != ENOEXEC:
+                raise OSError(error.errno, error.strerror, self._command[0]) from None
+            os.execv(_SHELL, [_SHELL, *self._command])  # noqa: S606 - a script without a first line

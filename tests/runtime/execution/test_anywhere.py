@@ -66,7 +66,7 @@ def workers() -> list[str]:
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it may be gone
             command = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-            is_ours = command.startswith(sys.executable) and "anywhere_plugin:Anywhere" in command
+            is_ours = command.startswith(f"{sys.executable} -m ") and "anywhere_plugin:" in command
             if is_ours and os.getpid() in ancestors(int(path.name)):
                 found.append(command)
     return found

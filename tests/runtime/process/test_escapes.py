@@ -8,6 +8,7 @@ import shutil
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from perdure.runtime.plugins.manifest import read_manifest
 from perdure.runtime.plugins.plugin import declared
 from perdure.runtime.plugins.settings import SandboxMode
 from perdure.runtime.process import pool, sandbox
+from perdure.runtime.process.control_groups import ControlGroups
+from perdure.runtime.process.guard.order import NEW_USER
 from perdure.runtime.process.sandbox import EVERYTHING, Sandbox, SandboxFeatures
 from tests.runtime.process.escape_attempts import ATTEMPTS, CANARY, HERE, SHOWN
 from tests.runtime.process.escape_plugin import Escape
@@ -27,6 +30,7 @@ from tests.runtime.service import Service, real_service
 
 GAPS = "; ".join(lax.gap for lax in sandbox.features().gaps(EVERYTHING))
 enforced = pytest.mark.skipif(bool(GAPS), reason=f"`perdure doctor` says: {GAPS}")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="another user reaches less")
 
 
 @contextmanager
@@ -86,16 +90,28 @@ async def outcomes(s: Service, names: list[str], known: list[Any]) -> dict[str, 
 
 
 @enforced
-async def test_no_attempt_to_get_out_succeeds(tmp_path: Path) -> None:
-    """Files, processes, privileges, descriptors and networks of others are out of reach."""
+@pytest.mark.parametrize("has_users", [True, pytest.param(False, marks=as_root)])
+async def test_no_attempt_to_get_out_succeeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_users: bool
+) -> None:
+    """Files, processes, privileges, descriptors and networks of others are out of reach.
+
+    Also where a server that is root can have no user namespaces.
+    """
+    attempts = set(ATTEMPTS)
+    if not has_users:
+        found = sandbox.features()
+        poorer = replace(found, namespaces=found.namespaces & ~NEW_USER)
+        monkeypatch.setattr(sandbox, "features", lambda: poorer)
+        attempts.remove("be_root_in_a_user_namespace")  # the system forbids it
     with facts(tmp_path) as known:
         async with escaping("required", known[0]) as s:
-            reached = await outcomes(s, sorted(ATTEMPTS), known)
+            reached = await outcomes(s, sorted(attempts), known)
     assert len(reached) >= 20
     assert {name: what for name, what in reached.items() if "reached" in what} == {}
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="another user reaches less")
+@as_root
 async def test_attempts_succeed_without_a_sandbox(tmp_path: Path) -> None:
     """So they are attempts, and it is the sandbox that stops them."""
     with facts(tmp_path) as known:
@@ -170,6 +186,7 @@ async def test_a_process_writes_where_it_may(tmp_path: Path) -> None:
         ("/no/such/folder", "reads names /no/such/folder, which does not exist"),
         ("{data}/log.db", "belongs to the log"),
         ("{data}", "belongs to the log"),
+        ("/", "is everything"),
     ],
 )
 async def test_a_plugin_that_asks_for_what_cannot_be_shown_is_refused(
@@ -189,6 +206,19 @@ async def test_a_plugin_that_asks_for_what_cannot_be_shown_is_refused(
         error = await error_of(s, "go")
         assert error["code"] == "PLUGIN_NOT_STARTED"
         assert why in error["message"]
+
+
+async def test_a_sandbox_that_cannot_be_set_up_fails_its_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With why; the entry was not called."""
+    found = SandboxFeatures(groups=ControlGroups(pids="/no/such/folder"))
+    monkeypatch.setattr(sandbox, "features", lambda: found)
+    async with escaping("auto") as s:
+        error = await error_of(s, "which")
+        assert error["code"] == "PLUGIN_NOT_STARTED"
+        assert "/no/such/folder" in error["message"]
+        assert "No such file" in error["message"]
 
 
 async def test_what_is_required_and_not_enforced_is_refused(

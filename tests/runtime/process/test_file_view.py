@@ -90,6 +90,26 @@ def test_a_home_on_the_path_of_modules_is_not_shown_as_a_whole(
     assert how(view, work / ".ssh") == how(view, work / "other") == "scratch"
 
 
+def test_links_that_a_plugin_has_made_lead_nowhere(work: Path) -> None:
+    """Inside of a place that it may write everything is its own work."""
+    (work / "cache" / "models").symlink_to("/etc")
+    program = Program(
+        reads=(str(work / "cache" / "models"),),
+        writes=(str(work / "cache"), str(work / "cache" / "models")),
+    )
+    view = view_of(program, ["/bin/sh"], ())
+    assert ("write", str(work / "cache")) in view.places
+    assert "/etc" not in [path for _, path in view.places]
+
+
+@pytest.mark.parametrize("writes", ["plugin", "."])
+def test_a_plugin_cannot_change_itself(work: Path, writes: str) -> None:
+    """It could ask for more the next time."""
+    program = Program(folder=str(work / "plugin"), writes=(str(work / writes),))
+    with pytest.raises(Missing, match="holds the plugin itself"):
+        view_of(program, ["/bin/sh"], ())
+
+
 def test_a_plugin_in_the_data_directory_itself_is_refused(work: Path) -> None:
     """It could not be shown without the log."""
     with pytest.raises(Missing, match="keep them apart"):

@@ -125,3 +125,16 @@ def test_descriptors_do_not_get_in_each_others_way(tmp_path: Path, given: tuple[
     )
     there = "".join(f"open {number}\n" for number in range(6))
     assert said.stdout == f"0 1 2 {there}"
+
+
+async def test_a_script_without_a_first_line_is_one_for_the_shell(tmp_path: Path) -> None:
+    """As it is when a shell starts it."""
+    go = tmp_path / "go"
+    go.write_text('read -r start <&3\necho \'{"say": "return", "value": "sh"}\' >&4\n')
+    go.chmod(0o755)
+    (tmp_path / "plugin.toml").write_text(
+        'id = "plain"\nversion = "1"\n[entries.go]\ncommand = ["go"]\n'
+    )
+    async with real_service({"plain": read_manifest(tmp_path)}) as s:
+        s.plugin_id = "plain"
+        assert await result(s, await run(s, "go")) == "sh"
