@@ -92,7 +92,7 @@ def _wanted(
 def _of_python() -> Iterator[str]:
     """Name where this interpreter and what it can import are, as far as it knows."""
     yield from {sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix}
-    too_much = {"/", *SCRATCH, str(Path.home())}
+    too_much = {"/", *SCRATCH, os.environ.get("HOME")}
     for entry in (Path(entry).absolute() for entry in sys.path):
         if str(entry) not in too_much:
             yield str(entry)
@@ -123,7 +123,8 @@ def _asked_for(program: Program, secret: Sequence[str]) -> Iterator[tuple[str, s
     writes = [os.path.realpath(path) for path in program.writes]
     for kind, paths in (("read", program.reads), ("write", program.writes)):
         for path in paths:
-            if any(_holds(place, path) and place != path for place in writes):
+            above = [os.path.realpath(folder) for folder in Path(path).parents]
+            if any(_holds(place, folder) for place in writes for folder in above):
                 continue
             problem = _problem(kind, os.path.realpath(path), program.folder, secret)
             if problem:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 
+from .kernel_file import write
+
 PREFIX = "perdure-"
 
 Group = tuple[str, dict[str, str]]  # a folder to make it in, and what to write into its files
@@ -40,10 +42,3 @@ def remove(groups: list[Group]) -> None:
             os.rmdir(f"{parent}/{PREFIX}{os.getpid()}")
         except OSError:
             pass
-
-
-def write(path: str, value: str) -> None:
-    """Write a value into a file, if the system has this file."""
-    if os.path.exists(path):
-        with open(path, "w", encoding="ascii") as file:
-            file.write(value)

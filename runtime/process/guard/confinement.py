@@ -11,6 +11,7 @@ import os
 from resource import RLIM_INFINITY, getrlimit, setrlimit
 
 from . import linux
+from .kernel_file import write
 from .order import NEW_PIDS, NEW_USER
 
 TYPE_CHECKING = False
@@ -32,20 +33,18 @@ def prepare(namespaces: int) -> None:
     uid, gid = os.getuid(), os.getgid()
     linux.unshare(namespaces & (NEW_USER | NEW_PIDS))
     if namespaces & NEW_USER:
-        _write("/proc/self/setgroups", "deny")
-        _write("/proc/self/uid_map", f"{uid} {uid} 1")
-        _write("/proc/self/gid_map", f"{gid} {gid} 1")
-        _write("/proc/sys/user/max_user_namespaces", "0")  # inside of this one
+        write("/proc/self/setgroups", "deny")
+        write("/proc/self/uid_map", f"{uid} {uid} 1")
+        write("/proc/self/gid_map", f"{gid} {gid} 1")
+        try:
+            write("/proc/sys/user/max_user_namespaces", "0")  # inside of this one
+        except OSError:  # nothing can be set here; what is inside gains no right over our mounts
+            pass
 
 
 def enter(namespaces: int) -> None:
     """As the first process inside, enter the namespaces that its guard stays out of."""
     linux.unshare(namespaces & ~(NEW_USER | NEW_PIDS))
-
-
-def _write(path: str, text: str) -> None:
-    with open(path, "w", encoding="ascii") as file:
-        file.write(text)
 
 
 def show_only(places: Places, links: Links) -> None:

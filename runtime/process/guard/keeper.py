@@ -57,7 +57,8 @@ class Keeper:
         for number in said:
             if number == IS_ALONE:
                 self._reap()
-                os.write(self._control, YES if _descendants() == [self._process] else NO)
+                is_alone = _descendants() in ([self._process], None)
+                os.write(self._control, YES if is_alone else NO)
             else:
                 self._signal(number)
         return bool(said)
@@ -81,8 +82,10 @@ class Keeper:
 
     def _end_all(self) -> None:
         """End all that was started below this process; some of it may start more meanwhile."""
+        if self._status is None:
+            self._signal(_signal.SIGKILL)
         for _ in range(_ROUNDS):
-            for process in (found := _descendants()):
+            for process in (found := _descendants() or []):
                 try:
                     os.kill(process, _signal.SIGKILL)
                 except ProcessLookupError:
@@ -99,13 +102,16 @@ def shell_status(status: int) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _descendants() -> list[int]:
-    """Find the processes that were started below this one, also ended ones that nobody awaits."""
+def _descendants() -> list[int] | None:
+    """Find the processes that were started below this one, also ended ones that nobody awaits.
+
+    None: this system does not tell.
+    """
     parents = {}
     try:
         names = os.listdir("/proc")
-    except OSError:  # this system does not tell
-        return []
+    except OSError:
+        return None
     for name in names:
         if name.isdigit():
             try:

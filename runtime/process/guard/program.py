@@ -16,6 +16,7 @@ from errno import ENOEXEC
 from . import cgroup
 from .descriptors import CONTROL, READ, WRITE, lower
 from .keeper import Keeper, shell_status
+from .kernel_file import write
 from .order import Order, ServerGone
 
 TYPE_CHECKING = False
@@ -69,9 +70,8 @@ class _Guard:
 
     def keep(self) -> int:
         """Have the command executed; give its status."""
-        if IS_LINUX:
-            with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
-                file.write("1000")  # when memory runs out, the kernel ends this and not the server
+        # When memory runs out, the kernel is to end this and not the server.
+        write("/proc/self/oom_score_adj", "1000")
         try:
             self._groups = cgroup.make(self._order.groups)
             return self._keep_inside() if self._order.namespaces else self._keep_outside()
@@ -113,10 +113,11 @@ class _Guard:
         confinement.enter(self._order.namespaces)
         confinement.show_only(self._order.places, self._order.links)
         confinement.give_up_privileges()
+        linux.prctl(linux.DUMPABLE, 0)  # the command cannot look into its keeper
         os.read(ready, 1)
-        process = self._start()
-        linux.prctl(linux.DUMPABLE, 0)  # the process cannot look into its keeper
-        return Keeper(process, CONTROL).keep()
+        for descriptor in (ready, *self._groups):
+            os.close(descriptor)
+        return Keeper(self._start(), CONTROL).keep()
 
     def _start(self) -> int:
         """Start the command, in a process group of its own; give its process."""

@@ -93,8 +93,9 @@ def test_a_home_on_the_path_of_modules_is_not_shown_as_a_whole(
 def test_links_that_a_plugin_has_made_lead_nowhere(work: Path) -> None:
     """Inside of a place that it may write everything is its own work."""
     (work / "cache" / "models").symlink_to("/etc")
+    (work / "link").symlink_to(work / "cache")
     program = Program(
-        reads=(str(work / "cache" / "models"),),
+        reads=(str(work / "cache" / "models"), str(work / "link" / "models")),
         writes=(str(work / "cache"), str(work / "cache" / "models")),
     )
     view = view_of(program, ["/bin/sh"], ())
