@@ -15,8 +15,11 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from perdure.eventlog import RealEnv
 from perdure.runtime.plugins.manifest import read_manifest
+from perdure.runtime.plugins.settings import SandboxMode
 from perdure.runtime.process import sandbox
+from perdure.runtime.process.control_groups import ControlGroups
 from tests.repository.tree import ROOT
 from tests.runtime.process.test_processes import example, lines, result, run, start
 from tests.runtime.service import Service, real_service
@@ -138,3 +141,30 @@ async def test_a_script_without_a_first_line_is_one_for_the_shell(tmp_path: Path
     async with real_service({"plain": read_manifest(tmp_path)}) as s:
         s.plugin_id = "plain"
         assert await result(s, await run(s, "go")) == "sh"
+
+
+@pytest.mark.parametrize(
+    ("mode", "found", "told"),
+    [
+        ("auto", sandbox.SandboxFeatures(trouble="no luck"), "(no luck); allow user namespaces"),
+        ("required", sandbox.SandboxFeatures(trouble="no luck"), "systemd: Delegate=yes"),
+        ("off", sandbox.SandboxFeatures(), "The sandbox is off"),
+    ],
+)
+async def test_a_server_says_at_its_start_what_is_not_enforced(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    mode: SandboxMode,
+    found: sandbox.SandboxFeatures,
+    told: str,
+) -> None:
+    """With how to change that; where all is enforced it says nothing."""
+    monkeypatch.setattr(sandbox, "features", lambda: found)
+    await sandbox.Sandbox(mode).announce(RealEnv())
+    assert told in caplog.text
+    caplog.clear()
+    groups = ControlGroups("/there", "/there", is_unified=True)
+    rich = sandbox.SandboxFeatures(namespaces=1, network=True, groups=groups)
+    monkeypatch.setattr(sandbox, "features", lambda: rich)
+    await sandbox.Sandbox("auto").announce(RealEnv())
+    assert caplog.text == ""
