@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from perdure.runtime.process.guard.order import DEVICES
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -64,6 +66,26 @@ def view_of(program: Program, command: Sequence[str], hidden: Iterable[Path]) ->
     for path in secret:
         add("hidden", path)
     return FileView(list(_needed(places)), sorted(links))
+
+
+def without_hiding(view: FileView) -> Places:
+    """Give what of a view can be opened where nothing can be hidden: what lies beside it."""
+    hidden = [path for kind, path in view.places if kind == "hidden"]
+    shown = [(kind, path) for kind, path in view.places if kind in {"read", "write"}]
+    parts = [part for kind, path in shown for part in _beside(kind, path, hidden)]
+    return [*parts, ("read", "/proc"), *(("write", f"/dev/{name}") for name in DEVICES)]
+
+
+def _beside(kind: str, path: str, hidden: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Give a place, or its names and those of its parts that are not hidden; not through links."""
+    inside = [folder for folder in hidden if _holds(path, folder)]
+    if not inside:
+        yield kind, path
+    elif path not in inside:
+        yield "list", path
+        for part in sorted(Path(path).iterdir()):
+            if not part.is_symlink():
+                yield from _beside(kind, str(part), inside)
 
 
 def _needed(places: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -27,7 +27,7 @@ from perdure.runtime.plugins.contract import PluginError
 from perdure.runtime.plugins.plugin import Program
 from perdure.runtime.process import guard
 from perdure.runtime.process.control_groups import NO_GROUPS, ControlGroups, find_control_groups
-from perdure.runtime.process.file_view import Missing, view_of
+from perdure.runtime.process.file_view import Missing, view_of, without_hiding
 from perdure.runtime.process.guard.order import (
     NEW_MOUNTS_IPC,
     NEW_NETWORK,
@@ -71,6 +71,7 @@ class SandboxFeatures:
     namespaces: int = 0  # to start processes in, without that of the network
     network: bool = False  # whether they can have a network of their own
     groups: ControlGroups = NO_GROUPS
+    landlock: bool = False  # whether files can be closed off without
     trouble: str = ""  # why there are no namespaces
 
     @property
@@ -84,13 +85,16 @@ class SandboxFeatures:
 
     def guarantees(self) -> list[Guarantee]:
         """Tell what is enforced here, and what is not."""
+        lacks = "a process reaches files and processes of the server"
+        if self.landlock:
+            lacks = "a process sees which files and processes there are, but opens only its own"
         delegate = "give the server a control group of its own (systemd: Delegate=yes)"
         return [
             Guarantee(
                 "isolation",
                 bool(self.namespaces),
                 "a process sees its own files and processes only, and has no privileges",
-                f"a process reaches files and processes of the server ({self.trouble})",
+                f"{lacks} ({self.trouble})",
                 "allow user namespaces, or start the server as root with CAP_SYS_ADMIN",
             ),
             Guarantee(
@@ -143,6 +147,9 @@ class SandboxFeatures:
             closed = NEW_NETWORK if self.network and not program.network else 0
             order.namespaces = self.namespaces | closed
             order.places, order.links = view_of(program, command, hidden)
+        elif self.landlock:
+            order.restricted = True
+            order.places = without_hiding(view_of(program, command, hidden))
         return order
 
 
@@ -154,17 +161,17 @@ def features() -> SandboxFeatures:
     groups, trouble = find_control_groups(), ""
     for way in (NEW_PIDS | NEW_MOUNTS_IPC | NEW_USER, NEW_PIDS | NEW_MOUNTS_IPC):
         for network in (True, False):
-            trouble = _tried(way | NEW_NETWORK if network else way)
+            trouble = _tried(SandboxFeatures(way | NEW_NETWORK if network else way))
             if not trouble:
                 return SandboxFeatures(namespaces=way, network=network, groups=groups)
-    return SandboxFeatures(groups=groups, trouble=trouble)
+    landlock = not _tried(SandboxFeatures(landlock=True))
+    return SandboxFeatures(groups=groups, landlock=landlock, trouble=trouble)
 
 
-def _tried(namespaces: int) -> str:
-    """Start a program in namespaces; tell why that is impossible, if it is."""
+def _tried(wanted: SandboxFeatures) -> str:
+    """Start a program so; tell why that is impossible, if it is."""
     command = [shutil.which("true") or "/bin/true"]
-    view = view_of(Program(), command, ())
-    order = Order(namespaces=namespaces, places=view.places, links=view.links, unprivileged=True)
+    order = wanted.order(Program(), command, ())
     ours, theirs = socket.socketpair()
     with closing(ours), closing(theirs):
         ours.sendall(order.encode())

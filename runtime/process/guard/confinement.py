@@ -12,7 +12,7 @@ from resource import RLIM_INFINITY, getrlimit, setrlimit
 
 from . import linux
 from .kernel_file import write
-from .order import NEW_PIDS, NEW_USER
+from .order import DEVICES, NEW_PIDS, NEW_USER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 HELD_BACK = linux.NO_SETUID | linux.NO_DEVICES
 SCRATCH = 256 << 20  # bytes that fit into one empty folder
-DEVICES = ("null", "zero", "full", "random", "urandom")
 _BASE = "/tmp"  # noqa: S108 - where the tree is built before it becomes the root; any folder would do
 _MACHINE = "/.machine"  # where all files of the machine are meanwhile
 

@@ -19,14 +19,16 @@ _CAPABILITIES_VERSION = 0x20080522
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _checked(result: int, what: str) -> None:
+def _checked(result: int, what: str) -> int:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), what)
+    return result
 
 
-def _syscall(number: int, what: str, *args: object) -> None:
-    _checked(_libc.syscall(ctypes.c_long(number), *args), what)
+def syscall(number: int, what: str, *args: object) -> int:
+    """Call the kernel by a number."""
+    return _checked(_libc.syscall(ctypes.c_long(number), *args), what)
 
 
 def unshare(namespaces: int) -> None:
@@ -46,7 +48,7 @@ def restrict_mount(target: str, attributes: int, *, whole_tree: bool = True) -> 
     wanted = (ctypes.c_uint64 * 4)(attributes, 0, 0, 0)
     flags = ctypes.c_uint(_WHOLE_TREE if whole_tree else 0)
     args = (ctypes.c_int(_HERE), os.fsencode(target), flags, wanted, ctypes.c_size_t(32))
-    _syscall(_MOUNT_SETATTR, f"mount_setattr {target}", *args)
+    syscall(_MOUNT_SETATTR, f"mount_setattr {target}", *args)
 
 
 def pivot_root(new: str, old: str) -> None:
@@ -54,7 +56,7 @@ def pivot_root(new: str, old: str) -> None:
     number = _PIVOT_ROOT.get(os.uname().machine)
     if number is None:
         raise OSError(f"pivot_root has no known number on {os.uname().machine}")
-    _syscall(number, "pivot_root", os.fsencode(new), os.fsencode(old))
+    syscall(number, "pivot_root", os.fsencode(new), os.fsencode(old))
 
 
 def detach(target: str) -> None:

@@ -11,6 +11,8 @@ NEW_NETWORK = 0x40000000
 NEW_PIDS = 0x20000000
 NEW_MOUNTS_IPC = 0x00020000 | 0x08000000
 
+DEVICES = ("null", "zero", "full", "random", "urandom")  # that every process has
+
 _LENGTH = 4  # bytes, of the number that says how long an order is
 
 TYPE_CHECKING = False
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
     from .cgroup import Group
 
-Places = list[tuple[str, str]]  # "read", "write", "scratch" or "hidden", and a path
+Places = list[tuple[str, str]]  # "read", "write", "scratch", "hidden" or "list", and a path
 Links = list[tuple[str, str]]  # from where, to where
 Limits = list[tuple[int, int]]  # a resource, as setrlimit knows it, and its bound
 
@@ -29,7 +31,11 @@ class ServerGone(Exception):
 
 
 class Order:
-    """How a process is to be started. Without namespaces it sees all that its server sees."""
+    """How a process is to be started.
+
+    With namespaces it sees nothing but some places. Without them it may open nothing but these, if
+    it is ``restricted``, and else all that its server may.
+    """
 
     def __init__(
         self,
@@ -40,6 +46,7 @@ class Order:
         limits: Limits | None = None,
         groups: list[Group] | None = None,
         unprivileged: bool = False,
+        restricted: bool = False,
     ) -> None:
         """Without anything, start a process that may do what its server may do."""
         self.namespaces = namespaces
@@ -48,6 +55,7 @@ class Order:
         self.limits: Limits = limits or []
         self.groups: list[Group] = groups or []
         self.unprivileged = unprivileged
+        self.restricted = restricted
 
     def encode(self) -> bytes:
         """Give the order as bytes; both ends are the same interpreter."""

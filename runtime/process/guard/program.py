@@ -18,6 +18,7 @@ from .descriptors import CONTROL, READ, WRITE, lower
 from .keeper import Keeper, shell_status
 from .kernel_file import write
 from .order import Order, ServerGone
+from .scratch import Scratch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -84,7 +85,15 @@ class _Guard:
             from . import linux
 
             linux.prctl(linux.SUBREAPER, 1)
-        return Keeper(self._start(), CONTROL).keep()
+        if not self._order.restricted:
+            return Keeper(self._start(), CONTROL).keep()
+        scratch = Scratch()
+        try:
+            self._order.places.append(("write", scratch.folder))
+            os.environ.update(TMPDIR=scratch.folder, HOME=scratch.folder)
+            return Keeper(self._start(), CONTROL).keep()
+        finally:
+            scratch.remove()
 
     def _keep_inside(self) -> int:
         """Start the keeper, the first process inside of namespaces, and wait for it."""
@@ -153,6 +162,10 @@ class _Guard:
             confinement.limit(self._order.limits)
             if self._order.unprivileged and not self._order.namespaces:
                 confinement.give_up_privileges()
+        if self._order.restricted:
+            from . import landlock
+
+            landlock.restrict(self._order.places)
         try:
             os.execv(self._command[0], self._command)  # noqa: S606 - a command needs no shell
         except OSError as error:

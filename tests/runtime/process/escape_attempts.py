@@ -207,7 +207,7 @@ def open_the_servers_memory(facts: Facts) -> object:
 @attempt
 def take_a_descriptor_of_the_server(facts: Facts) -> object:
     """By their numbers."""
-    return list(Path(f"/proc/{facts.server}/fd").iterdir())
+    return [number.readlink() for number in Path(f"/proc/{facts.server}/fd").iterdir()]
 
 
 @attempt

@@ -80,6 +80,7 @@ class Escape:
 
     @entry
     def keeps_notes(self, ctx: SyncRunContext, path: str) -> list[str]:
-        """Write a file, and give what lies beside it."""
-        Path(path).write_text("note", "utf-8")
-        return sorted(beside.name for beside in Path(path).parent.iterdir())
+        """Write a file, by default at home, and give what lies beside it."""
+        file = Path.home() / path
+        file.write_text("note", "utf-8")
+        return sorted(beside.name for beside in file.parent.iterdir())

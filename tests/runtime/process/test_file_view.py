@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from perdure.runtime.plugins.plugin import Program
-from perdure.runtime.process.file_view import FileView, Missing, view_of
+from perdure.runtime.process.file_view import FileView, Missing, view_of, without_hiding
 
 PYTHON = [sys.executable]
 
@@ -88,6 +88,27 @@ def test_a_home_on_the_path_of_modules_is_not_shown_as_a_whole(
     view = view_of(Program(home="module:C"), PYTHON, ())
     assert how(view, work / "module.py") == how(view, work / "plugin" / "x.py") == "read"
     assert how(view, work / ".ssh") == how(view, work / "other") == "scratch"
+
+
+def test_where_nothing_can_be_hidden_what_lies_beside_it_is_named(work: Path) -> None:
+    """Folders on the way have their names shown; links are left out, they lead elsewhere."""
+    (work / "plugin" / "data").mkdir()
+    (work / "plugin" / "code.py").touch()
+    (work / "plugin" / "link").symlink_to("/etc")
+    view = view_of(Program(folder=str(work)), ["/bin/sh"], [work / "plugin" / "data"])
+    ours = {
+        path.removeprefix(str(work)): kind
+        for kind, path in without_hiding(view)
+        if path.startswith(str(work))
+    }
+    assert ours == {
+        "": "list",
+        "/cache": "read",
+        "/data": "read",
+        "/other": "read",
+        "/plugin": "list",
+        "/plugin/code.py": "read",
+    }
 
 
 def test_links_that_a_plugin_has_made_lead_nowhere(work: Path) -> None:

@@ -43,7 +43,7 @@ async def test_first_starts_wait_for_one_look_in_a_thread(monkeypatch: pytest.Mo
     looked: list[int] = []
     may_end = threading.Event()
 
-    def look(_namespaces: int) -> str:
+    def look(_wanted: sandbox.SandboxFeatures) -> str:
         looked.append(threading.get_ident())
         may_end.wait(10)
         return ""
