@@ -203,7 +203,7 @@ def _newest(data: DataDir) -> float:
 
 def _sandbox() -> Iterator[Check]:
     """Check what is enforced for processes here, by trying."""
-    from perdure.runtime.process.sandbox import features
+    from perdure.runtime.process.sandbox_features import features
 
     try:
         found = features()

@@ -19,7 +19,7 @@ from perdure.runtime.process.guard.descriptors import READ, WRITE
 from perdure.runtime.process.guard.keeper import IS_ALONE, YES
 from perdure.runtime.process.line_splitter import LineSplitter
 from perdure.runtime.process.messages import MAX_LINE, to_line
-from perdure.runtime.process.sandbox import guarded
+from perdure.runtime.process.sandbox_features import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -12,7 +12,7 @@ import pytest
 from perdure.eventlog.env import RealEnv
 from perdure.eventlog.sqlite import SqliteStore
 from perdure.eventlog.sqlite.lock import holder_of
-from perdure.runtime.process import sandbox
+from perdure.runtime.process import sandbox_features
 from perdure.runtime.process.control_groups import ControlGroups
 from tests.runtime.cli.terminal import Shell
 from tests.runtime.settings import TABLE
@@ -213,8 +213,8 @@ def test_doctor_tells_what_is_enforced_for_processes(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is not is a warning, with what holds instead and how to change that."""
-    poor = sandbox.SandboxFeatures(trouble="Operation not permitted")
-    monkeypatch.setattr(sandbox, "features", lambda: poor)
+    poor = sandbox_features.SandboxFeatures(trouble="Operation not permitted")
+    monkeypatch.setattr(sandbox_features, "features", lambda: poor)
     checks = {check["name"]: check for check in shell.json("doctor")["checks"]}
     for name, told, remedy in (
         ("isolation", "Operation not permitted", "user namespaces"),
@@ -227,8 +227,8 @@ def test_doctor_tells_what_is_enforced_for_processes(
         assert told in check["value"]
         assert remedy in check["remedy"]
     groups = ControlGroups("/there", "/there", is_unified=True)
-    rich = sandbox.SandboxFeatures(namespaces=1, network=True, groups=groups)
-    monkeypatch.setattr(sandbox, "features", lambda: rich)
+    rich = sandbox_features.SandboxFeatures(namespaces=1, network=True, groups=groups)
+    monkeypatch.setattr(sandbox_features, "features", lambda: rich)
     checks = {check["name"]: check for check in shell.json("doctor")["checks"]}
     promised = [check for name, check in checks.items() if name.startswith("sandbox")]
     assert [check["status"] for check in promised] == ["ok"] * 4

@@ -18,17 +18,18 @@ import trio
 from perdure.runtime.plugins.manifest import read_manifest
 from perdure.runtime.plugins.plugin import declared
 from perdure.runtime.plugins.settings import SandboxMode
-from perdure.runtime.process import pool, sandbox
+from perdure.runtime.process import pool, sandbox_features
 from perdure.runtime.process.control_groups import ControlGroups
 from perdure.runtime.process.guard.order import NEW_USER
-from perdure.runtime.process.sandbox import EVERYTHING, Sandbox, SandboxFeatures
+from perdure.runtime.process.sandbox import Sandbox
+from perdure.runtime.process.sandbox_features import EVERYTHING, SandboxFeatures
 from tests.runtime.process.escape_attempts import ATTEMPTS, CANARY, HERE, SHOWN
 from tests.runtime.process.escape_plugin import Escape
 from tests.runtime.process.test_hostile import error_of, left, processes
 from tests.runtime.process.test_processes import result, run, start, writing
 from tests.runtime.service import Service, real_service
 
-GAPS = "; ".join(lax.gap for lax in sandbox.features().gaps(EVERYTHING))
+GAPS = "; ".join(lax.gap for lax in sandbox_features.features().gaps(EVERYTHING))
 enforced = pytest.mark.skipif(bool(GAPS), reason=f"`perdure doctor` says: {GAPS}")
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="another user reaches less")
 
@@ -100,9 +101,9 @@ async def test_no_attempt_to_get_out_succeeds(
     """
     attempts = set(ATTEMPTS)
     if not has_users:
-        found = sandbox.features()
+        found = sandbox_features.features()
         poorer = replace(found, namespaces=found.namespaces & ~NEW_USER)
-        monkeypatch.setattr(sandbox, "features", lambda: poorer)
+        monkeypatch.setattr(sandbox_features, "features", lambda: poorer)
         attempts.remove("be_root_in_a_user_namespace")  # the system forbids it
     with facts(tmp_path) as known:
         async with escaping("required", known[0]) as s:
@@ -144,7 +145,7 @@ async def test_what_a_run_leaves_behind_ends_before_its_worker_is_used_again(
 ) -> None:
     """Children in its group, out of it, and of nobody. The next run has another worker."""
     if not confined:
-        monkeypatch.setattr(sandbox, "features", SandboxFeatures)
+        monkeypatch.setattr(sandbox_features, "features", SandboxFeatures)
     async with escaping("auto") as s:
         first = await result(s, await run(s, "which"))
         assert await result(s, await run(s, "which")) == first
@@ -157,7 +158,7 @@ async def test_what_a_run_leaves_behind_ends_before_its_worker_is_used_again(
 async def test_nothing_outlives_a_worker(monkeypatch: pytest.MonkeyPatch, confined: bool) -> None:
     """Not what left its group, nor what its parent has left."""
     if not confined:
-        monkeypatch.setattr(sandbox, "features", SandboxFeatures)
+        monkeypatch.setattr(sandbox_features, "features", SandboxFeatures)
     async with escaping("auto") as s:
         await run(s, "leaves_and_dies", mark="left-alone")
         assert await left("left-alone") == []
@@ -213,7 +214,7 @@ async def test_a_sandbox_that_cannot_be_set_up_fails_its_run(
 ) -> None:
     """With why; the entry was not called."""
     found = SandboxFeatures(groups=ControlGroups(pids="/no/such/folder"))
-    monkeypatch.setattr(sandbox, "features", lambda: found)
+    monkeypatch.setattr(sandbox_features, "features", lambda: found)
     async with escaping("auto") as s:
         error = await error_of(s, "which")
         assert error["code"] == "PLUGIN_NOT_STARTED"
@@ -225,7 +226,7 @@ async def test_what_is_required_and_not_enforced_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With what is missing and how to have it; where less will do, the run succeeds."""
-    monkeypatch.setattr(sandbox, "features", lambda: SandboxFeatures(trouble="no luck"))
+    monkeypatch.setattr(sandbox_features, "features", lambda: SandboxFeatures(trouble="no luck"))
     async with escaping("required") as s:
         error = await error_of(s, "which")
         assert error["code"] == "PLUGIN_NOT_STARTED"

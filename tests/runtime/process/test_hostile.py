@@ -29,7 +29,7 @@ from perdure.runtime.execution.watchdog import Watchdog
 from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.manifest import read_manifest
 from perdure.runtime.plugins.plugin import declared
-from perdure.runtime.process import sandbox
+from perdure.runtime.process import sandbox_features
 from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import CancelRun
 from tests.runtime.process.hostile_plugin import Hostile
@@ -342,7 +342,7 @@ async def test_a_process_that_is_asked_to_end_may_clean_up(
 ) -> None:
     """Between the signal that asks and the one that kills it has a grace."""
     if no_namespace:
-        monkeypatch.setattr(sandbox, "features", sandbox.SandboxFeatures)
+        monkeypatch.setattr(sandbox_features, "features", sandbox_features.SandboxFeatures)
     async with hostile(cancel_grace=1.0) as s:
         run_id = await start(s, "cleans_up")
         await until_stage(s, run_id, "deaf")

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from perdure.runtime.process import sandbox
+from perdure.runtime.process import sandbox_features
 from perdure.runtime.process.guard import landlock
-from perdure.runtime.process.sandbox import SandboxFeatures
+from perdure.runtime.process.sandbox_features import SandboxFeatures
 from tests.runtime.process.escape_attempts import SHOWN
 from tests.runtime.process.test_escapes import escaping, facts, outcomes
 from tests.runtime.process.test_processes import example, result, run
 
 FILES = SandboxFeatures(landlock=True)
-TROUBLE = sandbox._tried(FILES)
+TROUBLE = sandbox_features._tried(FILES)
 STILL_REACHED = {  # what only namespaces take away
     "be_root_in_a_user_namespace",
     "connect_to_a_socket_in_a_folder",
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(bool(TROUBLE), reason=f"no Landlock here: {TROUB
 @pytest.fixture(autouse=True)
 def _no_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the system offer nothing else."""
-    monkeypatch.setattr(sandbox, "features", lambda: FILES)
+    monkeypatch.setattr(sandbox_features, "features", lambda: FILES)
 
 
 async def test_files_memory_and_descriptors_of_the_server_are_out_of_reach(tmp_path: Path) -> None:

@@ -18,8 +18,9 @@ from trio.testing import wait_all_tasks_blocked
 from perdure.eventlog import RealEnv
 from perdure.runtime.plugins.manifest import read_manifest
 from perdure.runtime.plugins.settings import SandboxMode
-from perdure.runtime.process import sandbox
+from perdure.runtime.process import sandbox_features
 from perdure.runtime.process.control_groups import ControlGroups
+from perdure.runtime.process.sandbox import Sandbox
 from tests.repository.tree import ROOT
 from tests.runtime.process.test_processes import example, lines, result, run, start
 from tests.runtime.service import Service, real_service
@@ -43,13 +44,15 @@ async def test_first_starts_wait_for_one_look_in_a_thread(monkeypatch: pytest.Mo
     looked: list[int] = []
     may_end = threading.Event()
 
-    def look(_wanted: sandbox.SandboxFeatures) -> str:
+    def look(_wanted: sandbox_features.SandboxFeatures) -> str:
         looked.append(threading.get_ident())
         may_end.wait(10)
         return ""
 
-    monkeypatch.setattr(sandbox, "_tried", look)
-    monkeypatch.setattr(sandbox, "features", lru_cache(sandbox.features.__wrapped__))
+    monkeypatch.setattr(sandbox_features, "_tried", look)
+    monkeypatch.setattr(
+        sandbox_features, "features", lru_cache(sandbox_features.features.__wrapped__)
+    )
     async with example("python") as s:
         runs = [await start(s, "greet") for _ in range(3)]
         while {(await s.read(run_id))["status"] for run_id in runs} != {"running"}:
@@ -91,7 +94,7 @@ async def test_a_process_gets_two_descriptors_that_a_plain_shell_can_name(
 ) -> None:
     """They are 3 and 4, whatever the server has open; it gets nothing else, and no habits."""
     if no_namespace:
-        monkeypatch.setattr(sandbox, "features", sandbox.SandboxFeatures)
+        monkeypatch.setattr(sandbox_features, "features", sandbox_features.SandboxFeatures)
     ours = [os.open(os.devnull, os.O_RDONLY) for _ in range(40 if taken else 0)]
     async with script(tmp_path, PLAIN) as s:
         end = await run(s, "go")
@@ -146,25 +149,29 @@ async def test_a_script_without_a_first_line_is_one_for_the_shell(tmp_path: Path
 @pytest.mark.parametrize(
     ("mode", "found", "told"),
     [
-        ("auto", sandbox.SandboxFeatures(trouble="no luck"), "(no luck); allow user namespaces"),
-        ("required", sandbox.SandboxFeatures(trouble="no luck"), "systemd: Delegate=yes"),
-        ("off", sandbox.SandboxFeatures(), "The sandbox is off"),
+        (
+            "auto",
+            sandbox_features.SandboxFeatures(trouble="no luck"),
+            "(no luck); allow user namespaces",
+        ),
+        ("required", sandbox_features.SandboxFeatures(trouble="no luck"), "systemd: Delegate=yes"),
+        ("off", sandbox_features.SandboxFeatures(), "The sandbox is off"),
     ],
 )
 async def test_a_server_says_at_its_start_what_is_not_enforced(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     mode: SandboxMode,
-    found: sandbox.SandboxFeatures,
+    found: sandbox_features.SandboxFeatures,
     told: str,
 ) -> None:
     """With how to change that; where all is enforced it says nothing."""
-    monkeypatch.setattr(sandbox, "features", lambda: found)
-    await sandbox.Sandbox(mode).announce(RealEnv())
+    monkeypatch.setattr(sandbox_features, "features", lambda: found)
+    await Sandbox(mode).announce(RealEnv())
     assert told in caplog.text
     caplog.clear()
     groups = ControlGroups("/there", "/there", is_unified=True)
-    rich = sandbox.SandboxFeatures(namespaces=1, network=True, groups=groups)
-    monkeypatch.setattr(sandbox, "features", lambda: rich)
-    await sandbox.Sandbox("auto").announce(RealEnv())
+    rich = sandbox_features.SandboxFeatures(namespaces=1, network=True, groups=groups)
+    monkeypatch.setattr(sandbox_features, "features", lambda: rich)
+    await Sandbox("auto").announce(RealEnv())
     assert caplog.text == ""
