@@ -90,10 +90,13 @@ def _beside(kind: str, path: str, hidden: Sequence[str]) -> Iterator[tuple[str, 
 
 def _needed(places: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Leave out what is shown with a folder above it, in the same way."""
-    for path in sorted(places):
-        above = next((str(up) for up in Path(path).parents if str(up) in places), None)
-        if above is None or places[above] != places[path]:
+    above: list[str] = []
+    for path in sorted(places, key=lambda path: path.split("/")):  # what is inside comes next
+        while above and not _holds(above[-1], path):
+            above.pop()
+        if not above or places[above[-1]] != places[path]:
             yield places[path], path
+        above.append(path)
 
 
 def _wanted(
@@ -168,4 +171,4 @@ def _problem(kind: str, place: str, folder: str | None, secret: Sequence[str]) -
 
 
 def _holds(folder: str, path: str) -> bool:
-    return os.path.commonpath([folder, path]) == folder
+    return path == folder or path.startswith(f"{folder}/")

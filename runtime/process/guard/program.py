@@ -18,7 +18,6 @@ from .descriptors import CONTROL, READ, WRITE, lower
 from .keeper import Keeper, shell_status
 from .kernel_file import write
 from .order import Order, ServerGone
-from .scratch import Scratch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,6 +86,9 @@ class _Guard:
             linux.prctl(linux.SUBREAPER, 1)
         if not self._order.restricted:
             return Keeper(self._start(), CONTROL).keep()
+
+        from .scratch import Scratch
+
         scratch = Scratch()
         try:
             self._order.places.append(("write", scratch.folder))
