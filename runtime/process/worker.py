@@ -62,11 +62,6 @@ class Worker:
         self.on_output: Callable[[str, Line], None] = lambda _level, _line: None
 
     @property
-    def pid(self) -> int:
-        """The id of its guard, which stands for the process as far as the system is asked."""
-        return self._process.pid
-
-    @property
     def is_alive(self) -> bool:
         """Whether the process has not ended, as far as the system has told."""
         return self._process.returncode is None
@@ -149,8 +144,13 @@ class Worker:
 
     def signal(self, number: signal.Signals) -> None:
         """Have a signal sent to the process and to all in its group."""
-        with suppress(OSError, trio.ClosedResourceError):  # its guard has ended with it
+        with suppress(OSError):  # its guard has ended with it
             os.write(self._control.fileno(), bytes([number]))
+
+    async def instruct(self, order: Order) -> None:
+        """Tell the guard how to start the process."""
+        with suppress(trio.BrokenResourceError):  # it has ended, and so has the process
+            await self._control.send_all(order.encode())
 
     async def is_alone(self) -> bool:
         """Ask whether all has ended that the process has started."""
@@ -194,7 +194,6 @@ async def start_worker(env: Env, command: Sequence[str], program: Program, order
         read_there, write_here = _pipe(theirs, ours)
         read_here, write_there = _pipe(ours, theirs)
         control_here, control_there = _socket_pair(ours, theirs)
-        os.write(control_here, order.encode())  # the socket holds far more than that
         fds = (read_there, write_there, control_there)
         process = await env.open_process(
             guarded(command, fds),
@@ -207,12 +206,18 @@ async def start_worker(env: Env, command: Sequence[str], program: Program, order
             env=_environment(program, order),
         )
         ours.pop_all()  # they are the worker's now
-    return Worker(
+    worker = Worker(
         process,
         trio.lowlevel.FdStream(write_here),
         trio.lowlevel.FdStream(read_here),
         trio.lowlevel.FdStream(control_here),
     )
+    try:
+        await worker.instruct(order)
+    except BaseException:
+        await worker.end()
+        raise
+    return worker
 
 
 def _environment(program: Program, order: Order) -> dict[str, str]:

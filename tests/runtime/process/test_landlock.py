@@ -5,13 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import trio
 
+from perdure.runtime.plugins.manifest import read_manifest
 from perdure.runtime.process import sandbox_features
 from perdure.runtime.process.guard import landlock
+from perdure.runtime.process.sandbox import Sandbox
 from perdure.runtime.process.sandbox_features import SandboxFeatures
 from tests.runtime.process.escape_attempts import SHOWN
 from tests.runtime.process.test_escapes import escaping, facts, outcomes
 from tests.runtime.process.test_processes import example, result, run
+from tests.runtime.service import real_service
 
 FILES = SandboxFeatures(landlock=True)
 TROUBLE = sandbox_features._tried(FILES)
@@ -63,3 +67,23 @@ async def test_examples_run_so_as_well(language: str) -> None:
     """What they need is theirs."""
     async with example(language) as s:
         assert (await run(s, "greet"))["status"] == "succeeded"
+
+
+async def test_much_may_lie_beside_what_is_hidden(tmp_path: Path) -> None:
+    """Its names are more than a socket holds; the log among them stays closed."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "log.db").touch()
+    for number in range(3000):
+        (tmp_path / f"{number:0120}").touch()
+    (tmp_path / "go.sh").write_text(
+        "read -r start <&3\ncat data/log.db && seen=1 || seen=0\n"
+        'echo \'{"say": "return", "value": \'$seen\'}\' >&4\n'
+    )
+    (tmp_path / "plugin.toml").write_text(
+        'id = "full"\nversion = "1"\n[entries.go]\ncommand = ["sh", "go.sh"]\n'
+    )
+    closed = Sandbox(hidden=[tmp_path / "data"])
+    async with real_service({"full": read_manifest(tmp_path)}, sandbox=closed) as s:
+        s.plugin_id = "full"
+        with trio.fail_after(30):
+            assert await result(s, await run(s, "go")) == 0
