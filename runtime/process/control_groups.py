@@ -49,7 +49,7 @@ def find_control_groups(proc: Path = Path("/proc/self")) -> ControlGroups:
     try:
         own = [line.split(":", 2) for line in (proc / "cgroup").read_text("utf-8").splitlines()]
         mounts = _mounts((proc / "mountinfo").read_text("utf-8"))
-    except OSError:
+    except FileNotFoundError:
         return NO_GROUPS
     folders = {
         name: _folder(mounts, name, path)

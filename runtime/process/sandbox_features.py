@@ -147,14 +147,14 @@ def features() -> SandboxFeatures:
     """Find out what works here, by trying. This waits for processes: call it in a thread."""
     if sys.platform != "linux":
         return SandboxFeatures(trouble=f"{sys.platform} has no namespaces")
-    groups, trouble = find_control_groups(), ""
+    trouble = ""
     for way in (NEW_PIDS | NEW_MOUNTS_IPC | NEW_USER, NEW_PIDS | NEW_MOUNTS_IPC):
         for network in (True, False):
             trouble = _tried(SandboxFeatures(way | NEW_NETWORK if network else way))
             if not trouble:
-                return SandboxFeatures(namespaces=way, network=network, groups=groups)
+                return SandboxFeatures(way, network, find_control_groups())
     landlock = not _tried(SandboxFeatures(landlock=True))
-    return SandboxFeatures(groups=groups, landlock=landlock, trouble=trouble)
+    return SandboxFeatures(groups=find_control_groups(), landlock=landlock, trouble=trouble)
 
 
 def _tried(wanted: SandboxFeatures) -> str:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,17 +48,23 @@ class Escape:
 
     @entry
     def takes_memory(self, ctx: SyncRunContext, processes: int, each: int) -> int:
-        """Take memory in several processes at once; tell how many have got it."""
-        got, told = os.pipe()
+        """Take memory in several processes at once; tell how many hold it together."""
+        heard, told = os.pipe()
+        os.set_blocking(heard, False)
         for _ in range(processes):
             if os.fork() == 0:
                 held = bytearray(each << 20)
                 held[::4096] = b"x" * len(held[::4096])
-                os.write(told, b"x")
+                os.write(told, os.getpid().to_bytes(4, "big"))
                 time.sleep(300)
-        os.close(told)
-        time.sleep(1)
-        return len(os.read(got, 100))
+        got: set[int] = set()
+        killed: set[int] = set()
+        while len(got | killed) < processes:
+            time.sleep(0.01)
+            with suppress(BlockingIOError):
+                got.add(int.from_bytes(os.read(heard, 4), "big"))
+            killed |= {os.waitpid(-1, os.WNOHANG)[0]} - {0}
+        return len(got - killed)
 
     @entry
     def leaves_a_child(self, ctx: SyncRunContext, mark: str) -> None:
