@@ -49,14 +49,24 @@ class Superseded(Exception):
 class Creation:
     """Creates runs by request: once for each key, and one attempt after the other."""
 
-    def __init__(self, executor: Executor, *, claim_window: int = CLAIM_WINDOW) -> None:
-        """Keys are free again after a window, in nanoseconds, and when their run has ended."""
+    def __init__(
+        self,
+        executor: Executor,
+        *,
+        claim_window: int = CLAIM_WINDOW,
+        take_up: Callable[[str], Awaitable[None]] | None = None,
+    ) -> None:
+        """Keys are free again after a window, in nanoseconds, and when their run has ended.
+
+        ``take_up`` is called for the run that a key stands for, if nobody else executes it.
+        """
         context = executor.context
         self._creator = executor.creator
         self._runs = executor.runs
         self._entries = context.entries
         self._env = context.env
         self._window = claim_window
+        self._take_up = take_up
         self._claims = Claims(context.env, context.secrets.hash_key)
         self._streams = OwnerlessStreams(context.log)
 
@@ -76,7 +86,10 @@ class Creation:
             begin = partial(self._creator.append, new, created)
         else:
             begin = partial(self._create_once, principal, request, new, created)
-        return await self._creator.sealed(new, begin)
+        folded = await self._creator.sealed(new, begin)
+        if self._take_up is not None and folded.state.created.run_id != new.run_id:
+            await self._take_up(folded.state.created.run_id)
+        return folded
 
     async def _create_once(
         self, principal: Principal, request: CreateRun, new: NewRun, created: RunCreated

@@ -85,7 +85,11 @@ class RunsPart(Part):
         self.reader = reader = RunReader(context.log, executor.runs)
         self._claim_window = resources.claim_window
         self._trigger = resources.trigger
-        creation = Creation(executor, claim_window=resources.claim_window)
+        creation = Creation(
+            executor,
+            claim_window=resources.claim_window,
+            take_up=None if resources.only is None else partial(take_up, executor),
+        )
         cancellation = Cancellation(executor)
         self.runs = Runs(executor, index, reader, creation, cancellation)
         self.uploads = Uploads(context, reader, resources.references or References())

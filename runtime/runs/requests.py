@@ -23,7 +23,7 @@ from perdure.runtime.plugins.plugin import LONGEST
 RunStatus = Literal[
     "queued", "running", "cancel_requested", "succeeded", "failed", "canceled", "timeout"
 ]
-Wait = Annotated[float, msgspec.Meta(gt=0)]  # seconds; the setting sync_wait bounds them
+Wait = Annotated[float, msgspec.Meta(ge=0)]  # seconds; the setting sync_wait bounds them
 
 
 class CreateRun(Request):

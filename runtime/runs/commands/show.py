@@ -126,7 +126,7 @@ def _hints(run: RunRecord, at: str | None, *, at_work: bool) -> Iterator[str]:
     run_id = run["run_id"]
     if at is not None:
         yield ""
-        yield f"This is an earlier state. The current one: perdure show {run_id}"
+        yield f"This is the state at that moment. The current one: perdure show {run_id}"
     elif run["finished_at"] is None:
         yield ""
         if run["questions"]:

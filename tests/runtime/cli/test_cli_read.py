@@ -160,7 +160,10 @@ def test_the_past_is_shown_at_a_cursor_and_at_an_instant(used: Shell) -> None:
     then = used.json("show", run_id, "--at", started)
     assert then["run"]["status"] in {"queued", "running"}
     assert used.json("show", run_id, "--at", then["cursor"]) == then
-    assert "This is an earlier state" in used.call("show", run_id, "--at", then["cursor"]).output
+    assert (
+        "This is the state at that moment"
+        in used.call("show", run_id, "--at", then["cursor"]).output
+    )
     page = used.json("runs", "--at", then["cursor"])
     assert [run["run_id"] for run in page["runs"]] == [run_id]
     assert page["runs"][0] == then["run"]
