@@ -9,7 +9,7 @@ import trio
 
 from perdure.actors.run.item_id import export_item_id
 from perdure.actors.run.output import inline_bytes
-from perdure.runtime.blobs.blob import BLOB_URL, blob_at, scope_of
+from perdure.runtime.blobs.blob import blob_of, is_blob_address, scope_of
 from perdure.runtime.execution.refusals import told_to_plugins
 from perdure.runtime.execution.run_secrets import Scanner
 from perdure.runtime.plugins.byte_source import pieces_of
@@ -39,7 +39,7 @@ class Exports:
                 return await self._put("binary", content, item)
             if item.type == "id":
                 return await self._refer(item)
-            if item.type == "binary_url" and item.content.startswith(BLOB_URL):
+            if item.type == "binary_url" and is_blob_address(item.content):
                 return await self._name_blob(item)
             return await self._put(item.type, item.content, item)
 
@@ -69,13 +69,13 @@ class Exports:
 
     async def _name_blob(self, item: Export) -> str:
         """Put out the address of a blob, which is there as long as the item is."""
-        blob = blob_at(item.content)
-        if blob is None or blob.scope != scope_of(self._execution.run):
+        blob = blob_of(self._execution.run, item.content)
+        if blob is None:
             raise PluginError(
                 "VALIDATION_ERROR", f"{item.content!r} is no blob that this run may name"
             )
         async with self._execution.blobs.hold(blob):
-            return await self._put_durably(item.content, item)
+            return await self._put_durably(blob.url, item)
 
     async def _put(
         self,

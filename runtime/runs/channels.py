@@ -23,7 +23,7 @@ from perdure.actors.run.events import (
     StageChanged,
 )
 from perdure.actors.run.stream import run_id_of, stream_of
-from perdure.actors.run.views import ExportItem, RunDelta, delta, export_item
+from perdure.actors.run.views import ExportItem, RunDelta, delta
 from perdure.eventlog.filter import Filter
 from perdure.runtime.kernel.channels.channel import (
     Channel,
@@ -35,6 +35,7 @@ from perdure.runtime.kernel.channels.channel import (
 from perdure.runtime.kernel.channels.event import ChannelEvent
 from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.requests import Name
+from perdure.runtime.runs.export_view import export_view
 from perdure.runtime.runs.initial_runs import InitialRuns
 from perdure.runtime.runs.requests import RunStatus
 
@@ -136,7 +137,7 @@ def _change(record: Record) -> Sequence[ChannelEvent]:
 def _item(record: Record) -> Sequence[ChannelEvent]:
     if record.name != ExportAppended.event_name:
         return ()
-    item = export_item(run_id_of(record.stream), RUN_EVENTS.decode(record))
+    item = export_view(run_id_of(record.stream), RUN_EVENTS.decode(record))
     return (ChannelEvent("export", record.mark, item),)
 
 

@@ -119,7 +119,7 @@ async def test_bytes_of_any_size_arrive(language: str, size: int) -> None:
             assert (item["type"], b64decode(item["binary"])) == ("binary", data)
             return
         digest = sha256(data).hexdigest()
-        assert item["binary_url"] == f"perdure:blob/{end['run_id']}/{digest}"
+        assert item["binary_url"] == f"/runs/{end['run_id']}/blobs/{digest}"
         assert item["metadata"] == {"size": size, "sha256": digest}
         read = await s.call("blobs.read", ReadBlob(run_id=end["run_id"], sha256=digest))
         assert read["data"] == data
