@@ -55,6 +55,6 @@ class DirectRuns:
             ) as node,
         ):
             try:
-                return Value(await runs_of(node).runs.create(principal, request))
+                return Value(await runs_of(node).runs.outcome(principal, request))
             except Exception as error:  # noqa: BLE001 - raised outside of the nurseries
                 return Error(error)

@@ -94,7 +94,7 @@ class RunsPart(Part):
         plugins = PluginList(context.log, lambda: (entries.plugins, entries.problems))
         services = [self.runs, bulk, plugins, self.uploads]
         if self._trigger == "runs":
-            services.append(Trigger(self.runs.create))
+            services.append(Trigger(self.runs.outcome))
         elif self._trigger == "direct":
             services.append(Trigger(DirectRuns(context).create, recorded=False))
         self.services = services

@@ -44,7 +44,10 @@ class RunSettings(PluginSettings, frozen=True, kw_only=True):
         bool, About(description="whether progress is exported too, every half second at most")
     ] = False
     inline_limit: Annotated[
-        InlineBytes, About(description="bytes an export item may hold itself; more become a blob")
+        InlineBytes,
+        About(
+            description="bytes an export item may hold itself, texts and JSON too; more are a blob"
+        ),
     ] = 64 << 10
     blob_quota: Annotated[Count, About(description="bytes that all blobs may have")] = 10 << 30
     blob_scope_quota: Annotated[

@@ -46,6 +46,19 @@ class Outputs:
         """Mark more than fits into an answer."""
         ctx.run.result(*[await ctx.run.export_text("x" * 500_000, key=f"{n}") for n in range(4)])
 
+    @entry
+    async def value(self, ctx: RunContext) -> list[str]:
+        """Return more than fits into an item."""
+        return ["x" * 200_000]
+
+    @entry
+    async def texts(self, ctx: RunContext) -> None:
+        """Mark two texts, one too large for an item, and bytes that are said to be JSON."""
+        large = await ctx.run.export_text("y" * 200_000, "large")
+        claim = {"type": "json"}
+        odd = await ctx.run.export_bytes(b"\xff" * 200_000, metadata=claim, key="odd")
+        ctx.run.result(large, await ctx.run.export_text("small"), odd)
+
 
 PLUGINS = {each.id: each for each in map(declared, (Example, Crash, Outputs))}
 
@@ -56,12 +69,30 @@ def body(entry_id: str = "greet", plugin_id: str = "test", **args: Any) -> dict[
 
 
 async def test_a_result_that_is_too_large_is_not_given_in_part(autojump_clock: MockClock) -> None:
-    """The envelope says where it is; an answer to `sync` has what fits, and the names of all."""
+    """The envelope says where it is; an answer to `sync` has the address of each item."""
     async with client(plugins=PLUGINS) as asking:
         envelope = (await asking.post(TRIGGER, body("large", "outputs"))).json()
         assert (envelope["ok"], envelope["error"]["code"]) == (False, "PAYLOAD_TOO_LARGE")
         sync = (await asking.post("/runs", {**body("large", "outputs"), "mode": "sync"})).json()
-        assert (len(sync["result"]), len(sync["result_refs"])) == (3, 4)
+        assert (len(sync["result"]), len(sync["result_refs"])) == (4, 4)
+
+
+@pytest.mark.parametrize("mode", ["runs", "direct"])
+async def test_a_large_value_is_in_the_envelope_as_it_was_returned(
+    mode: Literal["runs", "direct"], autojump_clock: MockClock
+) -> None:
+    """Callers from before there were runs know no blobs; what cannot be text or JSON is one."""
+    async with client(settings_with(trigger=mode), plugins=PLUGINS) as asking:
+        value = (await asking.post(TRIGGER, body("value", "outputs"))).json()
+        assert (value["ok"], value["data"]) == (True, ["x" * 200_000])
+        large, odd, small = (await asking.post(TRIGGER, body("texts", "outputs"))).json()["data"]
+        assert (large["type"], large["text"], large["description"]) == (
+            "text",
+            "y" * 200_000,
+            "large",
+        )
+        assert "binary_url" not in large
+        assert (small["type"], odd["type"]) == ("text", "binary_url")
 
 
 async def test_a_trigger_creates_a_run_and_gives_its_envelope(autojump_clock: MockClock) -> None:
@@ -103,6 +134,7 @@ async def test_a_trigger_with_a_key_runs_once(autojump_clock: MockClock) -> None
         pytest.param(body(name="you"), id="success"),
         pytest.param(body("exports"), id="no result"),
         pytest.param(body("two", "outputs"), id="items"),
+        pytest.param(body("value", "outputs"), id="large value"),
         pytest.param(body("fail"), id="exception"),
         pytest.param(body("fail", code="MINE"), id="plugin error"),
         pytest.param(body("fail", code="ENVELOPE"), id="error envelope"),
