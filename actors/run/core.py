@@ -264,8 +264,8 @@ def evolve(run: Run | None, event: RunEvent) -> Run:
             return _activated(run, event)
         case Deactivated():
             return replace(run, active=False, idle_activations=max(0, run.idle_activations - 1))
-        case ProgressReported(progress=progress, message=message):
-            return replace(run, progress=progress, message=message)
+        case ProgressReported():
+            return _progressed(run, event)
         case StageChanged(stage=stage, message=message):
             return replace(run, stage=stage, message=message)
         case LogBatch():
@@ -296,6 +296,15 @@ def evolve(run: Run | None, event: RunEvent) -> Run:
             return _over(run, event)
         case _:
             assert_never(event)
+
+
+def _progressed(run: Run, event: ProgressReported) -> Run:
+    return replace(
+        run,
+        progress=event.progress,
+        stage=run.stage if event.stage is None else event.stage,
+        message=run.message if event.keeps_message else event.message,
+    )
 
 
 def _asked_to_end(run: Run, event: CancelRequested | CancelEscalated) -> Run:

@@ -26,7 +26,7 @@ from perdure.actors.run.events import (
 from perdure.eventlog import cbor
 
 if TYPE_CHECKING:
-    from perdure.actors.run.events import RunEvent
+    from perdure.actors.run.events import Report, RunEvent
 
 NOT_RECORDED: Final = object()
 
@@ -69,10 +69,8 @@ class History:
                 self.last = step
             case ExportAppended():
                 self._add_export(event)
-            case ProgressReported(progress=progress):
-                self.progress = max(self.progress, progress)
-            case StageChanged(stage=stage):
-                self.stages.add(stage)
+            case ProgressReported() | StageChanged():
+                self._add_report(event)
             case _:
                 pass
 
@@ -80,6 +78,12 @@ class History:
         """Tell whether a step has its outcome, a sleep its end, a question its id, a child its."""
         recorded = (self.values, self.sleeps, self.questions, self.children)
         return any(step in steps for steps in recorded)
+
+    def _add_report(self, report: Report) -> None:
+        if report.stage is not None:
+            self.stages.add(report.stage)
+        if isinstance(report, ProgressReported):
+            self.progress = max(self.progress, report.progress)
 
     def _add_export(self, event: ExportAppended) -> None:
         self.exports = event.number

@@ -33,6 +33,7 @@ def check_output(output: Output, exports: int) -> None:
     """Refuse an output that no run may put out; ``exports`` items came before it."""
     if isinstance(output, ProgressReported):
         check_progress(output.progress)
+        _check_length(output.stage, MAX_LABEL, "a stage")
         _check_length(output.message, MAX_MESSAGE, "a message")
     elif isinstance(output, StageChanged):
         _check_length(output.stage, MAX_LABEL, "a stage")

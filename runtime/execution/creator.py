@@ -120,12 +120,13 @@ class Creator:
         self,
         new: NewRun,
         created: RunCreated,
-        append: Callable[[StreamWrite], Awaitable[object]],
-    ) -> None:
+        append: Callable[[StreamWrite], Awaitable[Made]],
+    ) -> Made:
         """Bring a run into being in an append of its caller, and have it executed."""
-        await append(first_write(self._context.env, created))
+        made = await append(first_write(self._context.env, created))
         new.exists = True
         self._executor.dispatch(created.run_id, created.plugin_id)
+        return made
 
 
 def first_write(env: Env, created: RunCreated) -> StreamWrite:

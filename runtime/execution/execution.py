@@ -305,9 +305,9 @@ class Execution:
             return named[1] <= self.outbox.exports
         return await self._executor.has_export(self.run, item_id)
 
-    async def ask(self, command: RunCommand) -> Run:
+    async def ask(self, command: RunCommand) -> Folded[Run]:
         """Ask the run; give it as it is then."""
-        return (await self._executor.ask(self.run.created.run_id, command)).state
+        return await self._executor.ask(self.run.created.run_id, command)
 
 
 def _apart(error: BaseException) -> tuple[BaseException | None, BaseException | None]:

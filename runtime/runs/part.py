@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 import trio
 
-from perdure.actors.run.outbox import PROGRESS_ITEMS, WINDOW
+from perdure.actors.run.outbox import PROGRESS_ITEMS
 from perdure.actors.run.output import EXPORT_FIELDS
+from perdure.actors.run.reports import WINDOW
 from perdure.actors.run.status import Status
 from perdure.eventlog.units import NANOSECONDS
 from perdure.runtime.blobs.references import References

@@ -67,6 +67,11 @@ def changes(before: Run, after: Run) -> dict[str, Any]:
             {"progress": 0.7, "message": None},
         ),
         (ProgressReported(progress=0.1, message="n", at=9), {"message": "n"}),
+        (ProgressReported(progress=0.7, message=None, keeps_message=True, at=9), {"progress": 0.7}),
+        (
+            ProgressReported(progress=0.7, message="n", stage="t", at=9),
+            {"progress": 0.7, "message": "n", "stage": "t"},
+        ),
         (StageChanged(stage="t", message=None, at=9), {"stage": "t", "message": None}),
         (LogBatch(lines=(), dropped=0, at=9), {}),
         (export(4), {"exports": 4, "idle_activations": 0}),

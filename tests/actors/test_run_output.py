@@ -45,6 +45,7 @@ def test_messages_and_stages_may_be_as_long_as_their_limit() -> None:
         ProgressReported(progress=0.5, message=None, at=0),
         StageChanged(stage=label, message=message, at=0),
         StageChanged(stage=label, message=None, at=0),
+        ProgressReported(progress=0.5, message=None, stage=label, at=0),
         LogBatch(lines=(), dropped=0, at=0),
     ):
         check_output(output, 0)
@@ -65,8 +66,12 @@ def test_messages_and_stages_may_be_as_long_as_their_limit() -> None:
             StageChanged(stage="s" * 65, message=None, at=0),
             "a stage has 65 characters; at most 64 are allowed",
         ),
+        (
+            ProgressReported(progress=0.5, message=None, stage="s" * 65, at=0),
+            "a stage has 65 characters; at most 64 are allowed",
+        ),
     ],
-    ids=["progress", "stage", "label"],
+    ids=["progress", "stage", "label", "both"],
 )
 def test_whatever_is_too_long_is_named_with_both_lengths(output: Output, why: str) -> None:
     """Whoever reads the refusal knows what to shorten, and by how much."""

@@ -232,13 +232,18 @@ def test_an_items_id_names_its_run_and_its_number(
 
 
 def test_a_report_shows_the_beginning_of_its_message() -> None:
-    """And none when there is none."""
+    """And none when there is none; a stage or a message that is no news is not there."""
     quiet = ProgressReported(progress=0.5, message=None, at=0)
-    long, none = (delta(r) for r in records(*HISTORIES[Status.RUNNING], PROGRESS, quiet)[2:])
+    kept = ProgressReported(progress=0.6, message=None, keeps_message=True, stage="s", at=0)
+    history = records(*HISTORIES[Status.RUNNING], PROGRESS, quiet, kept)
+    long, none, unchanged = (delta(r) for r in history[2:])
     assert long is not None
-    assert long["message"] == "\u4e16" * 160
+    assert long["message"] == "\u4e16" * 159 + "\u2026"
+    assert "stage" not in long
     assert none is not None
     assert none["message"] is None
+    assert unchanged is not None
+    assert (unchanged["stage"], "message" in unchanged) == ("s", False)
 
 
 def test_an_error_can_be_retriable() -> None:
