@@ -211,7 +211,6 @@ DATA = b64encode(b"abc").decode()
         [{**BEGIN, "run_id": "0192-another"}],
         [BEGIN, {"say": "piece", "id": 900, "data": DATA, "run_id": "0192-another"}],
         [{"say": "step", "id": 900, "name": "s"}, {"say": "piece", "id": 900, "data": DATA}],
-        [{**BEGIN, "metadata": 7}],
     ],
 )
 async def test_bytes_that_break_the_protocol_end_that_run_only(messages: list[Any]) -> None:
