@@ -133,13 +133,21 @@ class ExportAppended(Struct, frozen=True, kw_only=True):
     metadata: dict[str, Any] | None = None
 
 
+class ResultRef(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an item of the result is."""
+
+    type: str
+    description: str | None = None
+
+
 @RUN_EVENTS.register
-class ResultMarked(Struct, frozen=True, kw_only=True):
+class ResultMarked(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """These items, by number, are the result: the newest marking counts."""
 
     event_name: ClassVar[str] = "run.result-marked"
     items: tuple[int, ...]
     at: int
+    refs: tuple[ResultRef, ...] = ()  # what each of them is; earlier releases did not say
 
 
 @RUN_EVENTS.register

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from perdure.actors.errors import Invalid
 from perdure.actors.run.events import ExportAppended, ProgressReported, ResultMarked
-from perdure.actors.run.history import History, fingerprint
+from perdure.actors.run.history import History, fingerprint, ref_of
 from perdure.actors.run.log_lines import LogLines
 from perdure.actors.run.output import check_output, check_progress, checked_size, readable
 from perdure.actors.run.report_bounds import MAX_LABEL, MAX_MESSAGE, shortened
@@ -53,6 +53,7 @@ class Outbox:
         self._exports = history.exports
         self._occurrences: dict[str, int] = {}
         self._keyed = dict(history.keyed)
+        self._refs = dict(history.refs)
         self._is_muted = history.last is not None
         self.marked_a_result = False
 
@@ -120,6 +121,7 @@ class Outbox:
         check_output(item, self._exports)
         self._bytes += checked_size(item)
         self._exports = number
+        self._refs[number] = ref_of(item)
         self._is_muted = False
         if key is not None:
             self._keyed[key] = number
@@ -132,8 +134,10 @@ class Outbox:
 
     def result(self, numbers: tuple[int, ...], now: int) -> None:
         """Mark the result; the latest marking counts."""
-        marked = ResultMarked(items=numbers, at=now)
-        check_output(marked, self._exports)
+        check_output(ResultMarked(items=numbers, at=now), self._exports)
+        refs = tuple(self._refs[number] for number in numbers)
+        marked = ResultMarked(items=numbers, refs=refs, at=now)
+        checked_size(marked)
         self._items.append(marked)
         self.marked_a_result = True
 

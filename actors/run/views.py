@@ -73,9 +73,14 @@ class RunRecord(TypedDict):
 
 
 class ExportRef(TypedDict):
-    """A reference to an export item of the same run."""
+    """A reference to an export item of the same run, and what the item is.
+
+    ``description`` is there if the item has one. Runs of earlier releases have only the id.
+    """
 
     export_item_id: str
+    type: NotRequired[str]
+    description: NotRequired[str]
 
 
 class RunDelta(TypedDict):
@@ -161,7 +166,7 @@ def record(run: Run, updated_at: int) -> RunRecord:
         "cancel_reason": cancel.reason if cancel else None,
         "cancel_requested_at": seconds(cancel.at) if cancel else None,
         "error": error_view(run.error),
-        "result_refs": [{"export_item_id": export_item_id(created.run_id, n)} for n in run.result],
+        "result_refs": _result_refs(run),
         "message": run.message,
         "stage": run.stage,
         "session_id": created.session_id,
@@ -170,6 +175,17 @@ def record(run: Run, updated_at: int) -> RunRecord:
         "started_by": created.started_by,
         "children": len(run.children),
     }
+
+
+def _result_refs(run: Run) -> list[ExportRef]:
+    refs: list[ExportRef] = [
+        {"export_item_id": export_item_id(run.created.run_id, number)} for number in run.result
+    ]
+    for ref, known in zip(refs, run.marked_refs, strict=False):  # of earlier releases nothing is
+        ref["type"] = known.type
+        if known.description is not None:
+            ref["description"] = known.description
+    return refs
 
 
 def error_view(error: RunError | None) -> ErrorView | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perdure.actors.errors import Invalid
+from perdure.actors.errors import Invalid, TooLarge
 from perdure.actors.run.events import (
     RUN_EVENTS,
     ExportAppended,
@@ -18,6 +18,7 @@ from perdure.actors.run.events import (
     ProgressReported,
     QuestionAsked,
     ResultMarked,
+    ResultRef,
     StageChanged,
 )
 from perdure.actors.run.history import History, fingerprint
@@ -122,7 +123,30 @@ def test_a_result_leaves_with_its_time_and_is_remembered() -> None:
     box.export("text", "x", 0)
     box.result((1,), 7)
     assert (before, box.marked_a_result) == (False, True)
-    assert box.take(9)[1] == ResultMarked(items=(1,), at=7)
+    assert box.take(9)[1] == ResultMarked(items=(1,), refs=(ResultRef(type="text"),), at=7)
+
+
+def test_a_result_says_what_its_items_are() -> None:
+    """Of items that an earlier activation exported too; a long description is cut."""
+    first = outbox()
+    first.export("json", {"a": 1}, 0, description="d" * 161)
+    history = History()
+    for event in first.take(0):
+        history.add(event)
+    box = outbox(history)
+    box.export("url", "u", 0, key="k")
+    box.result((2, 1), 7)
+    refs = (ResultRef(type="url"), ResultRef(type="json", description="d" * 159 + "\u2026"))
+    assert box.take(9)[-1] == ResultMarked(items=(2, 1), refs=refs, at=7)
+
+
+def test_a_result_of_too_many_items_is_refused_at_the_call() -> None:
+    """What could not be stored is known before it waits."""
+    box = outbox()
+    box.export("text", "x", 0, description="\u4e16" * 160)
+    with pytest.raises(TooLarge):
+        box.result((1,) * 2000, 0)
+    assert not box.marked_a_result
 
 
 @pytest.mark.parametrize(

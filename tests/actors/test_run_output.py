@@ -12,6 +12,7 @@ from perdure.actors.run.events import (
     Output,
     ProgressReported,
     ResultMarked,
+    ResultRef,
     StageChanged,
 )
 from perdure.actors.run.output import (
@@ -93,6 +94,10 @@ def test_a_progress_that_is_none_is_shown(progress: Any, why: str) -> None:
     [
         (ResultMarked(items=(1, 0, 9), at=0), "export 0 cannot be a result: there is none"),
         (ResultMarked(items=(1, 3), at=0), "export 3 cannot be a result: there is none"),
+        (
+            ResultMarked(items=(1, 2), refs=(ResultRef(type="text"),), at=0),
+            "2 items are the result, and 1 of them are described",
+        ),
         (export(4), "export 4 cannot follow 2 others"),
         (export(2), "export 2 cannot follow 2 others"),
         (

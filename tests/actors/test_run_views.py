@@ -17,6 +17,8 @@ from perdure.actors.run.events import (
     ProgressReported,
     QuestionAsked,
     ResultMarked,
+    ResultRef,
+    RunEnded,
     RunError,
     RunEvent,
     StageChanged,
@@ -110,6 +112,18 @@ def test_result_refs_appear_with_the_end() -> None:
     assert folded(*history).marked == (1,)
     assert record(folded(*history), 0)["result_refs"] == []
     assert record(folded(*history, over), 0)["result_refs"] == [{"export_item_id": f"{RUN_ID}.1"}]
+
+
+def test_a_result_ref_says_what_its_item_is() -> None:
+    """Its type, and its description if it has one; a run of an earlier release has only the id."""
+    items = (ResultRef(type="json"), ResultRef(type="text", description="d"))
+    marked = ResultMarked(items=(2, 1), refs=items, at=0)
+    over = RunEnded(outcome=Outcome.SUCCEEDED, error=None, result=(2, 1), at=0)
+    run = folded(*HISTORIES[Status.RUNNING], export(1), export(2), marked, over)
+    assert record(run, 0)["result_refs"] == [
+        {"export_item_id": f"{RUN_ID}.2", "type": "json"},
+        {"export_item_id": f"{RUN_ID}.1", "type": "text", "description": "d"},
+    ]
 
 
 def test_times_are_epoch_seconds_to_the_microsecond() -> None:

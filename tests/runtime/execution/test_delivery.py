@@ -41,7 +41,8 @@ async def test_outputs_before_the_end_are_in_the_end(autojump_clock: MockClock) 
     end = await ran(body)
     assert end.record["progress"] == 0.9
     assert [item["type"] for item in end.items] == ["text", "json"]
-    assert end.record["result_refs"] == [{"export_item_id": f"{end.record['run_id']}.2"}]
+    result = {"export_item_id": f"{end.record['run_id']}.2", "type": "json"}
+    assert end.record["result_refs"] == [result]
     (at_the_end,) = commits(end, RunEnded)
     assert commits(end, ExportAppended, ProgressReported, LogBatch) == [at_the_end] * 3
 

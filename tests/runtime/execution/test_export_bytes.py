@@ -242,4 +242,6 @@ def test_the_demo_exports_files_of_every_kind() -> None:
     assert [item["type"] for item in done.items] == types
     large = done.items[-1]
     assert large["metadata"]["size"] == 2 << 20
-    assert done.record["result_refs"] == [{"export_item_id": large["export_item_id"]}]
+    (ref,) = done.record["result_refs"]
+    assert (ref["export_item_id"], ref["type"]) == (large["export_item_id"], "binary_url")
+    assert ref["description"] == large["description"]
