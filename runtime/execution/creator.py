@@ -59,6 +59,13 @@ class Creator:
         check_args(entry, accepted.real, accepted.redactor)
         return NewRun(run_id, plugin_id, entry_id, accepted, entry.timeout)
 
+    def accept_unknown(self, run_id: str, plugin_id: str, entry_id: str) -> NewRun:
+        """Accept a run of an entry that is not loaded: when its turn comes, it fails.
+
+        Its arguments are not kept, since nothing says which of them are secret.
+        """
+        return NewRun(run_id, plugin_id, entry_id, Accepted({}), None)
+
     async def accept_again(
         self, run_id: str, before: RunCreated, given: Mapping[str, Any], tenant: str
     ) -> NewRun:
