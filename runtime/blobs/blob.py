@@ -99,10 +99,13 @@ def scope_of(run: Run) -> str:
     return run.created.session_id or run.created.run_id
 
 
-def mentions(body: bytes) -> Iterator[Blob]:
-    """Find every address in the bytes of an event, wherever in it they are.
+def mentions(body: bytes, own: str) -> Iterator[Blob]:
+    """Find every address in the bytes of an event of a scope, wherever in it they are.
 
-    A path names the blob of a run without a session, whose scope is its own.
+    A path names a run and not its session: it may mean a blob of the run, or of the event's own
+    scope.
     """
     for found in _MENTION.finditer(body):
-        yield Blob((found[1] or found[2]).decode("ascii"), found[3].decode("ascii"))
+        named = [found[1]] if found[1] else dict.fromkeys([found[2], own.encode()])
+        for scope in named:
+            yield Blob(scope.decode(), found[3].decode())
