@@ -41,6 +41,7 @@ from perdure.actors.run.events import (
     ProgressReported,
     QuestionAsked,
     ResultMarked,
+    ResultRef,
     RunCreated,
     RunEnded,
     RunError,
@@ -56,7 +57,7 @@ from perdure.actors.run.stopped import canceled, end_of_stopped, timed_out
 from perdure.eventlog.record import FieldValue
 from perdure.eventlog.units import NANOSECONDS
 
-FOLD: Final = "run-2"  # the version of this fold; snapshots of another are not used
+FOLD: Final = "run-3"  # the version of this fold; snapshots of another are not used
 MAX_IDLE_ACTIVATIONS: Final = 3
 _A_CENTURY: Final = 100 * 365 * 24 * 3600.0  # seconds; nobody waits longer
 INPUT_REQUIRED: Final = "input_required"  # the stage of a run that waits for an answer
@@ -84,6 +85,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     cancel_deadline: int | None = None  # when a harder way follows, as the newest request says
     exports: int = 0
     marked: tuple[int, ...] = ()
+    marked_refs: tuple[ResultRef, ...] = ()  # what those are, if it was said
     open_questions: frozenset[str] = frozenset()
     answers: Mapping[str, Any] = {}
     children: tuple[str, ...] = ()
@@ -264,16 +266,16 @@ def evolve(run: Run | None, event: RunEvent) -> Run:
             return _activated(run, event)
         case Deactivated():
             return replace(run, active=False, idle_activations=max(0, run.idle_activations - 1))
-        case ProgressReported(progress=progress, message=message):
-            return replace(run, progress=progress, message=message)
+        case ProgressReported():
+            return _progressed(run, event)
         case StageChanged(stage=stage, message=message):
             return replace(run, stage=stage, message=message)
         case LogBatch():
             return run
         case ExportAppended(number=number):
             return replace(run, exports=number, idle_activations=0)
-        case ResultMarked(items=items):
-            return replace(run, marked=items)
+        case ResultMarked(items=items, refs=refs):
+            return replace(run, marked=items, marked_refs=refs)
         case StepRecorded():
             return replace(run, idle_activations=0)
         case StepFailed(retry_at=until):
@@ -296,6 +298,15 @@ def evolve(run: Run | None, event: RunEvent) -> Run:
             return _over(run, event)
         case _:
             assert_never(event)
+
+
+def _progressed(run: Run, event: ProgressReported) -> Run:
+    return replace(
+        run,
+        progress=event.progress,
+        stage=run.stage if event.stage is None else event.stage,
+        message=run.message if event.keeps_message else event.message,
+    )
 
 
 def _asked_to_end(run: Run, event: CancelRequested | CancelEscalated) -> Run:

@@ -126,7 +126,7 @@ class Execution:
             try:
                 args = await self.secrets.arguments()
                 value = await self._executor.call(self, self._entry, port, args)
-                ending = self._value_returned(value)
+                ending = await self._value_returned(port, value)
             except trio.Cancelled:
                 raise
             except BaseException as error:  # the edge of an entry, whatever it raises
@@ -185,11 +185,12 @@ class Execution:
             return Ending(Outcome.FAILED, error_of(self._failure, self.redactor))
         return Ending(*end_of_stopped(self.run.created, self.run.cancel))
 
-    def _value_returned(self, value: Any) -> Ending:  # noqa: ANN401 - whatever an entry returns
+    async def _value_returned(self, port: InlinePort, value: Any) -> Ending:  # noqa: ANN401
         is_result = value is not None and not self.outbox.marked_a_result
         ending = ending_of_value(value, is_result=is_result, redactor=self.redactor)
         if ending is SUCCESS and is_result:
-            number = self.outbox.export("json", value, self.now())
+            with trio.CancelScope(shield=True):  # the entry has done its work
+                number = await port.exports.export_returned(value)
             self.outbox.result((number,), self.now())
         return ending
 
@@ -304,9 +305,9 @@ class Execution:
             return named[1] <= self.outbox.exports
         return await self._executor.has_export(self.run, item_id)
 
-    async def ask(self, command: RunCommand) -> Run:
+    async def ask(self, command: RunCommand) -> Folded[Run]:
         """Ask the run; give it as it is then."""
-        return (await self._executor.ask(self.run.created.run_id, command)).state
+        return await self._executor.ask(self.run.created.run_id, command)
 
 
 def _apart(error: BaseException) -> tuple[BaseException | None, BaseException | None]:

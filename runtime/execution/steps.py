@@ -10,12 +10,12 @@ from perdure.actors.run.events import (
     ChildStarted,
     QuestionAsked,
     SleepBegun,
-    StageChanged,
     StepFailed,
     StepRecorded,
 )
 from perdure.actors.run.history import NOT_RECORDED
 from perdure.actors.run.output import checked_size
+from perdure.actors.run.report_bounds import shortened
 from perdure.actors.run.views import question_text
 from perdure.eventlog import cbor
 from perdure.eventlog.errors import CodecError
@@ -89,12 +89,10 @@ class Steps:
             self._execution.redactor.refuse("a question", ask.question)
             question_id, now = self._execution.new_id(), self._execution.now()
             asked = QuestionAsked(step=name, question_id=question_id, question=ask.question, at=now)
-            self._execution.outbox.drop_stage()
             text = question_text(ask.question)
-            message = None if text is None else text[:_QUESTION_SHOWN]
-            await self._execution.delivery.hand_over(
-                _storable(asked), StageChanged(stage=INPUT_REQUIRED, message=message, at=now)
-            )
+            message = None if text is None else shortened(text, _QUESTION_SHOWN)
+            self._execution.outbox.ask(_storable(asked), INPUT_REQUIRED, message)
+            await self._execution.delivery.hand_over()
         self._execution.reached(name)
         return await self._execution.waiting.answer_to(question_id)
 

@@ -141,8 +141,7 @@ class CurrentRun(ReportingRun):
         **more: Any,
     ) -> str:
         """Export an item of any type, by name; a binary as base64, an ``id`` as a reference."""
-        kind: Any = type  # which is checked now
-        item = Export(type=kind, content=content, description=description, **more).checked()
+        item = Export(type=type, content=content, description=description, **more).checked()
         return cast("str", await self._port.call(item))
 
     # Durable steps

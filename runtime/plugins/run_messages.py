@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import inf
-from typing import Any, Final, Literal, Self, get_args
+from typing import Any, Final, Self
 
 import msgspec
 
@@ -21,8 +21,7 @@ from perdure.runtime.plugins.contract import PluginError, Retry, StepError
 
 MAX_NAME: Final = 500  # characters of a step's name
 LONGEST_WAIT: Final = 6_000_000_000  # seconds; more ends after the last instant that can be stored
-ExportType = Literal["text", "url", "binary_url", "binary", "json", "id"]
-EXPORT_TYPES: Final = get_args(ExportType)
+EXPORT_TYPES: Final = ("text", "url", "binary_url", "binary", "json", "id")
 
 
 class RunMessage(
@@ -114,7 +113,7 @@ class _Item(Request, kw_only=True):
 class Export(_Item, tag="export"):
     """An output; answered with the item's id. ``content`` of a binary is bytes, or base64."""
 
-    type: ExportType
+    type: str
     content: Any
 
     def _check(self) -> None:

@@ -66,6 +66,8 @@ async def open_local_runs(
             secrets=secrets,
             bulk_rate=settings.bulk_rate,
             trigger=settings.trigger,
+            trigger_choice=settings.trigger_choice,
+            unknown_entries=settings.unknown_entries,
         )
         async with open_runs(foundation.log, listing, resources, foundation.stopping) as part:
             part.executor.context.entries.problems = loaded.problems

@@ -10,14 +10,15 @@ from perdure.actors.run.events import RUN_EVENTS, ExportAppended, LogBatch, Ques
 from perdure.actors.run.history_rows import HISTORY_NAMES, HistoryRow, history_rows
 from perdure.actors.run.kind import RUN_KIND
 from perdure.actors.run.stream import stream_of
-from perdure.actors.run.views import ExportItem, export_item
 from perdure.runtime.kernel.actor_reader import ActorReader
+from perdure.runtime.runs.export_view import export_view
 
 if TYPE_CHECKING:
     from collections.abc import Container
 
     from perdure.actors.folded import Folded
     from perdure.actors.run.events import RunEvent
+    from perdure.actors.run.views import ExportItem
     from perdure.eventlog.record import Mark
     from perdure.runtime.kernel.actor_reader import Living, Readable
 
@@ -45,7 +46,7 @@ class RunReader(ActorReader[Run]):
                 if stored.name == ExportAppended.event_name:
                     item: ExportAppended = RUN_EVENTS.decode(stored)
                     if item.number in wanted:
-                        found.append(export_item(run_id, item))
+                        found.append(export_view(run_id, item))
                         size += stored.size
                         if most is not None and size >= most:
                             return found

@@ -23,6 +23,7 @@ from perdure.runtime.plugins.plugin import LONGEST
 RunStatus = Literal[
     "queued", "running", "cancel_requested", "succeeded", "failed", "canceled", "timeout"
 ]
+Way = Literal["runs", "direct"]  # of a trigger: creating a run, or executing the entry apart
 Wait = Annotated[float, msgspec.Meta(ge=0)]  # seconds; the setting sync_wait bounds them
 
 
@@ -221,6 +222,7 @@ class TriggerEntry(Request):
     task_id: Name | None = None
     trace_id: Name | None = None
     idempotency_key: Key | None = None
+    via: Way | None = None  # as the setting trigger says; the other needs trigger_choice
 
     def __repr__(self) -> str:
         """Say what it asks for, and not what with."""

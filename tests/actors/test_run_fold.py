@@ -19,6 +19,7 @@ from perdure.actors.run.events import (
     ProgressReported,
     QuestionAsked,
     ResultMarked,
+    ResultRef,
     RunEnded,
     RunEvent,
     SleepBegun,
@@ -42,6 +43,7 @@ BUSY = replace(
     children=("r0",),
     exports=3,
     marked=(1,),
+    marked_refs=(ResultRef(type="text"),),
 )
 REQUEST = CancelRequested(
     intent=CancelIntent.STOP, mode=CancelMode.COOPERATIVE, reason="r", by="b", at=9
@@ -67,10 +69,19 @@ def changes(before: Run, after: Run) -> dict[str, Any]:
             {"progress": 0.7, "message": None},
         ),
         (ProgressReported(progress=0.1, message="n", at=9), {"message": "n"}),
+        (ProgressReported(progress=0.7, message=None, keeps_message=True, at=9), {"progress": 0.7}),
+        (
+            ProgressReported(progress=0.7, message="n", stage="t", at=9),
+            {"progress": 0.7, "message": "n", "stage": "t"},
+        ),
         (StageChanged(stage="t", message=None, at=9), {"stage": "t", "message": None}),
         (LogBatch(lines=(), dropped=0, at=9), {}),
         (export(4), {"exports": 4, "idle_activations": 0}),
-        (ResultMarked(items=(3, 2), at=9), {"marked": (3, 2)}),
+        (ResultMarked(items=(3, 2), at=9), {"marked": (3, 2), "marked_refs": ()}),
+        (
+            ResultMarked(items=(3,), refs=(ResultRef(type="url"),), at=9),
+            {"marked": (3,), "marked_refs": (ResultRef(type="url"),)},
+        ),
         (
             StepRecorded(step="a", value=1, at=9),
             {"idle_activations": 0},

@@ -150,11 +150,13 @@ class LiveDisplay:
         self._invocation = invocation
         self._progress: Progress | None = None
         self._task: TaskID | None = None
+        self._status = ""
         self._paused = False
         self._say: Callable[[str], None] = invocation.say
 
     def begin(self, run: RunRecord, cursor: str) -> None:  # noqa: ARG002
         """Name the run, and show the bar unless the run has ended."""
+        self._status = run["status"]
         self._say(headline(run))
         if run["status"] in ENDED:
             return
@@ -179,10 +181,11 @@ class LiveDisplay:
             shown |= {"total": 1.0, "completed": change["progress"]}
         if "stage" in change:
             shown["label"] = one_line(change["stage"] or change["status"])
-        elif "message" not in change:
+        elif change["status"] != self._status:
             shown["label"] = change["status"]
-        if change.get("message") is not None or "stage" in change:
-            shown["message"] = self._fitting(change.get("message") or "")
+        if "message" in change:
+            shown["message"] = self._fitting(change["message"] or "")
+        self._status = change["status"]
         self._update(**shown)
 
     def _fitting(self, message: str) -> str:

@@ -194,6 +194,8 @@ def content(item: ExportItem) -> str:
     match item["type"]:
         case "json":
             return encoded(item["json"])
+        case "binary_url" if "preview" in item["metadata"]:
+            return f"{item['metadata']['preview']}… ({item['binary_url']})"
         case "binary":
             length = len(item["binary"]) * 3 // 4 - item["binary"][-2:].count("=")
             return f"({size(length)}, {item['mime'] or 'no MIME type'}; use --json to read them)"

@@ -224,6 +224,15 @@ def test_exports_are_printed_in_order(used: Shell) -> None:
     assert used.json_lines("export", failed) == []
 
 
+def test_a_large_text_is_printed_by_its_beginning_and_its_address(shell: Shell) -> None:
+    """All of it is at the address."""
+    shell.call("run", "test.pour", "--arg", "items=1", "--arg", "size=70000")
+    run_id = shell.runs()[0]["run_id"]
+    (item,) = shell.json_lines("export", run_id)
+    shown = shell.call("export", run_id).output.splitlines()[1]
+    assert shown == f"{'x' * 200}… ({item['binary_url']})"
+
+
 def test_log_lines_have_time_and_level_and_dropped_ones_are_counted(shell: Shell) -> None:
     """Every line of a few; of a flood what was kept, and how many were not."""
     shell.call("run", "demo.fail")
