@@ -27,6 +27,7 @@ from perdure.actors.run.commands import (
     RequestCancel,
     RunCommand,
 )
+from perdure.actors.run.crashes import crashes_of, fault_of
 from perdure.actors.run.events import (
     RUN_EVENTS,
     Activated,
@@ -56,8 +57,7 @@ from perdure.actors.run.stopped import canceled, end_of_stopped, timed_out
 from perdure.eventlog.record import FieldValue
 from perdure.eventlog.units import NANOSECONDS
 
-FOLD: Final = "run-2"  # the version of this fold; snapshots of another are not used
-MAX_IDLE_ACTIVATIONS: Final = 3
+FOLD: Final = "run-3"  # the version of this fold; snapshots of another are not used
 _A_CENTURY: Final = 100 * 365 * 24 * 3600.0  # seconds; nobody waits longer
 INPUT_REQUIRED: Final = "input_required"  # the stage of a run that waits for an answer
 
@@ -72,7 +72,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int = 0
     active: bool = False  # an activation is in charge
     plugin_version: str | None = None
-    idle_activations: int = 0  # in a row, without anything recorded
+    host: str = ""  # of the newest activation
+    activated_at: int = 0
+    is_idle: bool = False  # since then it was at work, and has recorded no progress
+    crashes: float = 0.0  # losses of its hosts that count against it
     started_at: int | None = None
     finished_at: int | None = None
     progress: float | None = None
@@ -137,6 +140,7 @@ def _activate(run: Run, command: Activate) -> tuple[RunEvent, ...]:
             host=command.host,
             epoch=command.epoch,
             plugin_version=command.plugin_version,
+            suspects=command.suspects,
             at=command.at,
         ),
     )
@@ -214,9 +218,8 @@ def _recover(run: Run, command: Recover) -> tuple[RunEvent, ...]:
         return (_lost(run, "the plugin's version has changed and is not compatible", command.at),)
     if not command.resumes:
         return (_lost(run, "the host was lost while the run was running", command.at),)
-    if run.idle_activations >= MAX_IDLE_ACTIVATIONS:
-        return (_lost(run, f"lost {run.idle_activations} times without progress", command.at),)
-    return ()
+    fault = fault_of(crashes_of(run, suspects=command.suspects, at=command.at))
+    return () if fault is None else (_lost(run, fault, command.at),)
 
 
 def _ended_by(run: Run, cancel: CancelRequested, at: int) -> RunEnded:
@@ -263,30 +266,31 @@ def evolve(run: Run | None, event: RunEvent) -> Run:
         case Activated():
             return _activated(run, event)
         case Deactivated():
-            return replace(run, active=False, idle_activations=max(0, run.idle_activations - 1))
+            return replace(run, active=False)
         case ProgressReported(progress=progress, message=message):
-            return replace(run, progress=progress, message=message)
+            is_new = run.progress is None or progress > run.progress
+            return replace(_cleared(run) if is_new else run, progress=progress, message=message)
         case StageChanged(stage=stage, message=message):
             return replace(run, stage=stage, message=message)
         case LogBatch():
             return run
         case ExportAppended(number=number):
-            return replace(run, exports=number, idle_activations=0)
+            return replace(_cleared(run), exports=number)
         case ResultMarked(items=items):
             return replace(run, marked=items)
         case StepRecorded():
-            return replace(run, idle_activations=0)
+            return _cleared(run)
         case StepFailed(retry_at=until):
             return _asleep(run, until or 0)
         case SleepBegun(until=until):
             return _asleep(run, until)
         case QuestionAsked(question_id=asked):
             asking = run.open_questions | {asked}
-            return replace(run, idle_activations=0, open_questions=asking)
+            return replace(_cleared(run), open_questions=asking)
         case Answered():
             return _answered(run, event)
         case ChildStarted(child_run_id=child):
-            return replace(run, idle_activations=0, children=(*run.children, child))
+            return replace(_cleared(run), children=(*run.children, child))
         case CancelRequested():
             status = moved(run.status, Move.CANCEL)
             return _asked_to_end(replace(run, status=status, cancel=event), event)
@@ -302,9 +306,14 @@ def _asked_to_end(run: Run, event: CancelRequested | CancelEscalated) -> Run:
     return replace(run, cancel_mode=event.mode, cancel_at=event.at, cancel_deadline=event.deadline)
 
 
+def _cleared(run: Run) -> Run:
+    """Note progress: whatever its hosts were lost to, it was not this run."""
+    return replace(run, is_idle=False, crashes=0.0)
+
+
 def _asleep(run: Run, until: int) -> Run:
     """Note that something in the run waits: coming back to that is no lack of progress."""
-    return replace(run, idle_activations=0, asleep_until=max(run.asleep_until, until))
+    return replace(_cleared(run), asleep_until=max(run.asleep_until, until))
 
 
 def _answered(run: Run, event: Answered) -> Run:
@@ -315,8 +324,7 @@ def _answered(run: Run, event: Answered) -> Run:
     still_open = run.open_questions - {event.question_id}
     at_work = not still_open and run.stage == INPUT_REQUIRED
     return replace(
-        run,
-        idle_activations=0,
+        _cleared(run),
         open_questions=still_open,
         answers={**run.answers, event.question_id: event.answer},
         stage=None if at_work else run.stage,
@@ -333,7 +341,10 @@ def _activated(run: Run, event: Activated) -> Run:
         active=True,
         plugin_version=event.plugin_version,
         started_at=run.started_at if run.started_at is not None else event.at,
-        idle_activations=run.idle_activations + (0 if waiting else 1),
+        host=event.host,
+        activated_at=event.at,
+        is_idle=not waiting,
+        crashes=crashes_of(run, suspects=event.suspects, at=event.at),
     )
 
 
