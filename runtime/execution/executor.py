@@ -34,7 +34,8 @@ from perdure.runtime.execution.run_queue import RunQueue
 from perdure.runtime.execution.threads import THREADS, call_in_thread
 from perdure.runtime.kernel.live_actors import LiveActors
 from perdure.runtime.plugins.plugin import programs_of
-from perdure.runtime.secrets.run_logging import LoggedRun, about_run, logging_of_runs, work_for
+from perdure.runtime.secrets.logged_run import LoggedRun, about_run, work_for
+from perdure.runtime.secrets.run_logging import logging_of_runs
 from perdure.runtime.secrets.secret import has_sealed
 
 if TYPE_CHECKING:

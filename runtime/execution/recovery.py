@@ -23,7 +23,7 @@ from perdure.actors.run.events import RUN_EVENTS
 from perdure.actors.run.history import History
 from perdure.actors.run.stream import stream_of
 from perdure.eventlog.errors import UnreadableRecord
-from perdure.runtime.secrets.run_logging import about_run
+from perdure.runtime.secrets.logged_run import about_run
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence

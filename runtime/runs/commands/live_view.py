@@ -252,6 +252,8 @@ def _bar(*, color: bool | None) -> tuple[Progress, Console]:
         console=console,
         auto_refresh=False,
         transient=True,
+        redirect_stdout=False,  # what an entry prints is in the log of its run
+        redirect_stderr=False,
     )
     return progress, console
 
