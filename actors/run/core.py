@@ -52,6 +52,7 @@ from perdure.actors.run.events import (
     StepRecorded,
 )
 from perdure.actors.run.output import check_output
+from perdure.actors.run.same_answer import is_same
 from perdure.actors.run.status import CancelMode, Move, Outcome, Status, can, moved, require
 from perdure.actors.run.stopped import canceled, end_of_stopped, timed_out
 from perdure.eventlog.record import FieldValue
@@ -60,6 +61,7 @@ from perdure.eventlog.units import NANOSECONDS
 FOLD: Final = "run-3"  # the version of this fold; snapshots of another are not used
 _A_CENTURY: Final = 100 * 365 * 24 * 3600.0  # seconds; nobody waits longer
 INPUT_REQUIRED: Final = "input_required"  # the stage of a run that waits for an answer
+RETRYING: Final = "retrying"  # the stage of a run with a step that has failed, and is tried again
 
 UNANSWERED: Final = object()
 
@@ -91,6 +93,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     answers: Mapping[str, Any] = {}
     children: tuple[str, ...] = ()
     asleep_until: int = 0
+    retrying: frozenset[str] = frozenset()  # steps that have failed and are tried again
     error: RunError | None = None
     result: tuple[int, ...] = ()
 
@@ -178,7 +181,7 @@ def _request_cancel(run: Run, command: RequestCancel) -> tuple[RunEvent, ...]:
 def _answer(run: Run, command: Answer) -> tuple[RunEvent, ...]:
     given = run.answers.get(command.question_id, UNANSWERED)
     if given is not UNANSWERED:
-        if _is_same(given, command.answer):
+        if is_same(given, command.answer):
             return ()
         raise AnsweredOtherwise(command.question_id)
     if command.question_id not in run.open_questions:
@@ -192,18 +195,6 @@ def _answer(run: Run, command: Answer) -> tuple[RunEvent, ...]:
             at=command.at,
         ),
     )
-
-
-def _is_same(given: Any, other: Any) -> bool:  # noqa: ANN401 - any answers
-    """Compare answers as JSON does: 1 and 1.0 are one number, and true is none."""
-    match given, other:
-        case dict(), dict():
-            both = given.keys() == other.keys()
-            return both and all(_is_same(given[name], other[name]) for name in given)
-        case (list() | tuple(), list() | tuple()):
-            return len(given) == len(other) and all(map(_is_same, given, other))
-        case _:
-            return isinstance(given, bool) is isinstance(other, bool) and bool(given == other)
 
 
 def _recover(run: Run, command: Recover) -> tuple[RunEvent, ...]:
@@ -278,10 +269,12 @@ def evolve(run: Run | None, event: RunEvent) -> Run:
             return replace(_cleared(run), exports=number)
         case ResultMarked(items=items):
             return replace(run, marked=items)
-        case StepRecorded():
-            return _cleared(run)
-        case StepFailed(retry_at=until):
-            return _asleep(run, until or 0)
+        case StepRecorded(step=step):
+            return _tried(_cleared(run), step)
+        case StepFailed(step=step, retry_at=until):
+            if until is None:
+                return _tried(_cleared(run), step)
+            return replace(_asleep(run, until), retrying=run.retrying | {step})
         case SleepBegun(until=until):
             return _asleep(run, until)
         case QuestionAsked(question_id=asked):
@@ -317,19 +310,24 @@ def _asleep(run: Run, until: int) -> Run:
 
 
 def _answered(run: Run, event: Answered) -> Run:
-    """Take an answer; when none is missing any more, the run is at work again.
-
-    What was asked is over then, and so is the message that told it.
-    """
+    """Take an answer; when none is missing any more, the run is at work again."""
     still_open = run.open_questions - {event.question_id}
-    at_work = not still_open and run.stage == INPUT_REQUIRED
-    return replace(
-        _cleared(run),
-        open_questions=still_open,
-        answers={**run.answers, event.question_id: event.answer},
-        stage=None if at_work else run.stage,
-        message=None if at_work else run.message,
-    )
+    answers = {**run.answers, event.question_id: event.answer}
+    answered = replace(_cleared(run), open_questions=still_open, answers=answers)
+    return answered if still_open else _stage_over(answered, INPUT_REQUIRED)
+
+
+def _tried(run: Run, step: str) -> Run:
+    """Take the outcome of a step; when none is tried again any more, the stage does not say so."""
+    if step not in run.retrying:
+        return run
+    tried = replace(run, retrying=run.retrying - {step})
+    return tried if tried.retrying else _stage_over(tried, RETRYING)
+
+
+def _stage_over(run: Run, stage: str) -> Run:
+    """End a stage that we have set, and the message that came with it."""
+    return replace(run, stage=None, message=None) if run.stage == stage else run
 
 
 def _activated(run: Run, event: Activated) -> Run:

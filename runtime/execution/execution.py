@@ -283,6 +283,10 @@ class Execution:
         """Wall time."""
         return self._env.now()
 
+    def chance(self) -> float:
+        """Give a number from 0 to 1 by chance."""
+        return self._env.random.random()
+
     def new_id(self) -> str:
         """Mint an id."""
         return str(self._env.new_id())

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import fields, replace
 
-from perdure.actors.run.core import INPUT_REQUIRED, RUN, Run, describe, evolve
+from perdure.actors.run.core import INPUT_REQUIRED, RETRYING, RUN, Run, describe, evolve
 from perdure.actors.run.events import (
     Activated,
     Answered,
@@ -83,7 +83,7 @@ def changes(before: Run, after: Run) -> dict[str, Any]:
         ),
         (
             StepFailed(step="a", tries=1, error=BOOM, retry_at=99, at=9),
-            {"asleep_until": 99, **CLEARED},
+            {"asleep_until": 99, "retrying": {"a"}, **CLEARED},
         ),
         (SleepBegun(step="b", until=3, at=9), CLEARED),  # another sleeps longer
         (SleepBegun(step="a", until=77, at=9), {"asleep_until": 77, **CLEARED}),
@@ -156,6 +156,27 @@ def test_letting_go_is_no_loss() -> None:
     run = evolve(BUSY, Deactivated(epoch=1, at=9))
     again = Activated(host="h", epoch=2, plugin_version="1", suspects=1, at=10)
     assert evolve(run, again).crashes == BUSY.crashes
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        StepRecorded(step="a", value=1, at=9),
+        StepFailed(step="a", tries=2, error=BOOM, retry_at=None, at=9),
+    ],
+    ids=["done", "failed"],
+)
+def test_the_stage_says_retrying_as_long_as_a_step_is_tried_again(outcome: RunEvent) -> None:
+    """When the last one has its outcome it is over; a stage of the entry's own is left alone."""
+    failed = [StepFailed(step=step, tries=1, error=BOOM, retry_at=99, at=9) for step in ("a", "b")]
+    stage = StageChanged(stage=RETRYING, message="m", at=9)
+    waiting = evolve(evolve(evolve(BUSY, failed[0]), failed[1]), stage)
+    one = evolve(waiting, outcome)
+    assert (one.stage, one.message, one.retrying) == (RETRYING, "m", frozenset("b"))
+    none = evolve(one, StepRecorded(step="b", value=1, at=9))
+    assert (none.stage, none.message, none.retrying) == (None, None, frozenset())
+    own = evolve(one, StageChanged(stage="mine", message="n", at=9))
+    assert evolve(own, StepRecorded(step="b", value=1, at=9)).stage == "mine"
 
 
 def test_an_activation_does_not_undo_a_cancel() -> None:
