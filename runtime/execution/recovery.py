@@ -125,7 +125,8 @@ async def _going_on(executor: Executor, run_ids: Sequence[str]) -> list[Run]:
     """End the runs that cannot go on; give the others, in their order.
 
     Their ends share commits. Each is an append of its own: whatever a crash leaves undone, the
-    next start does. Before one is judged, all are suspected that were on the same host.
+    next start does. Before one is judged, all suspects so far are counted: most of them are among
+    the oldest, so a later page changes little.
     """
     found = await _of_each(run_ids, partial(_look, executor))
     for run in found.values():

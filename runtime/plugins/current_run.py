@@ -164,7 +164,7 @@ class CurrentRun(ReportingRun):
         ``timeout`` seconds is stopped and has failed.
         """
         step = Step(name=name, retry=rule_of(retry)).checked()
-        body = StepBody(name, fn, args, retry, checked_limit(timeout))
+        body = StepBody(name, fn, args, retry, checked_limit(timeout)).checked()
         return cast("Value", await self._port.step(step, body.awaited))
 
     async def sleep(self, seconds: float, name: str | None = None) -> None:

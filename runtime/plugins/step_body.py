@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from inspect import isawaitable, iscoroutine
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from perdure.runtime.plugins.contract import Retry, StepError, StepTimeout
 from perdure.runtime.plugins.error_text import is_cancellation, unwrapped
@@ -22,6 +22,12 @@ _PLAIN: Final = (
 _ASYNC: Final = (
     "step {!r} got an async function, and this entry is a plain one, which awaits nothing: make"
     " the step a plain function, or the entry `async def`"
+)
+
+
+_CALLED: Final = (
+    "step {!r} takes a function and its arguments, not a {}: write `step(name, function, argument)`"
+    " and not `step(name, function(argument))`"
 )
 
 
@@ -42,6 +48,15 @@ class StepBody(NamedTuple):
     args: tuple[Any, ...]
     retry: Retry
     limit: float | None = None  # seconds of one try; what awaits nothing cannot be stopped
+
+    def checked(self) -> Self:
+        """Refuse what cannot be called."""
+        given: Any = self.fn
+        if not callable(given):
+            if iscoroutine(given):
+                given.close()
+            raise StepError(_CALLED.format(self.name, type(given).__name__))
+        return self
 
     def plain(self) -> Any:  # noqa: ANN401 - what the function returns
         """Call it in a place where nothing is awaited."""

@@ -88,5 +88,5 @@ class SyncRun(ReportingRun):
         stopped, so it has no time limit here: pass one to what it calls.
         """
         step = Step(name=name, retry=rule_of(retry)).checked()
-        body = StepBody(name, fn, args, retry)
+        body = StepBody(name, fn, args, retry).checked()
         return cast("Value", completed(self._port.step(step, body.plain)))

@@ -64,6 +64,13 @@ REFUSED = {
     "no text": NO_NAME,
     "tries": invalid("a step is tried at least once"),
     "retry": invalid("the rule of a step's tries is a Retry, not a int"),
+    "called": [
+        "StepError",
+        (
+            "step 's' takes a function and its arguments, not a int: write `step(name, function,"
+            " argument)` and not `step(name, function(argument))`"
+        ),
+    ],
     "jitter": invalid("the jitter of a step's tries is from 0 to 1, not 2"),
     "no jitter": invalid("the jitter of a step's tries is a number, not a str"),
     "on": invalid("a step is tried again on a class of exceptions, or on a tuple of such classes"),
