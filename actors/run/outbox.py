@@ -94,9 +94,10 @@ class Outbox:
         self._is_muted = self._is_muted and not is_new
         return not self._is_muted
 
-    def drop_stage(self) -> None:
-        """Forget a stage that waits: another takes its place at once."""
-        self._stage = None
+    def drop_stage(self, stage: str | None = None) -> None:
+        """Forget a stage that waits: another takes its place at once, or this one is over."""
+        if stage is None or (self._stage is not None and self._stage.stage == stage):
+            self._stage = None
 
     def log(self, level: str, text: str, now: int) -> None:
         """Log a line; surplus lines are counted and dropped."""

@@ -140,6 +140,7 @@ class Steps:
         if self._execution.redactor.finds(value):
             raise StepError(holds_a_secret(f"the result of step {name!r}"))
         recorded = StepRecorded(step=name, value=cbor.decode(stored), at=self._execution.now())
+        self._execution.outbox.drop_stage(RETRYING)
         await self._execution.delivery.hand_over(_storable(recorded))
         self._execution.reached(name)
         return cbor.decode(stored)  # the same now as after a crash
@@ -150,6 +151,7 @@ class Steps:
         told, now = error_of(error, execution.redactor), execution.now()
         if step.retry.tries > 1:
             self._log(step, failed, told, "for good")
+        execution.outbox.drop_stage(RETRYING)
         await execution.delivery.hand_over(
             StepFailed(step=step.name, tries=failed, error=told, retry_at=None, at=now)
         )
@@ -164,13 +166,13 @@ class Steps:
         told, now = error_of(error, execution.redactor), execution.now()
         retry_at = now + round(delay * NANOSECONDS)
         self._log(step, failed, told, f"and is tried again in {delay:.3g} s", traced(error))
-        execution.outbox.drop_stage()
-        waits = f"{step.name}: try {failed + 1} of {step.retry.tries} after {told.message}"
         await execution.delivery.hand_over(
-            StepFailed(step=step.name, tries=failed, error=told, retry_at=retry_at, at=now),
-            StageChanged(stage=RETRYING, message=waits[:_SHOWN], at=now),
+            StepFailed(step=step.name, tries=failed, error=told, retry_at=retry_at, at=now)
         )
         execution.reached(step.name)
+        waits = f"{step.name}: try {failed + 1} of {step.retry.tries} after {told.message}"
+        execution.outbox.stage(RETRYING, waits[:_SHOWN], now)
+        execution.delivery.something_waits()
         await execution.waiting.until(retry_at)
 
     def _log(

@@ -23,8 +23,6 @@ _ASYNC: Final = (
     "step {!r} got an async function, and this entry is a plain one, which awaits nothing: make"
     " the step a plain function, or the entry `async def`"
 )
-
-
 _CALLED: Final = (
     "step {!r} takes a function and its arguments, not a {}: write `step(name, function, argument)`"
     " and not `step(name, function(argument))`"
@@ -36,7 +34,7 @@ class LastTry(Exception):
 
     def __init__(self, error: Exception) -> None:
         """Hold the error itself."""
-        super().__init__(str(error))
+        super().__init__(error)
         self.error = error
 
 

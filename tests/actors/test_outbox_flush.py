@@ -303,3 +303,11 @@ def test_a_stage_that_is_dropped_never_leaves() -> None:
     assert box.due(0) is None
     box.progress(0.5, None, 0)
     assert box.take(0, last=True) == (ProgressReported(progress=0.5, message=None, at=0),)
+    box.stage("s", None, 0)
+    box.drop_stage("t")  # which does not wait
+    box.drop_stage("s")
+    assert box.due(0) is None
+    box.drop_stage("s")
+    box.stage("s", None, 0)
+    box.drop_stage("t")
+    assert len(box.take(0, last=True)) == 1

@@ -10,7 +10,7 @@ from trio.testing import MockClock
 
 from perdure import PluginError, Retry, RunContext
 from perdure.actors.run.core import RETRYING
-from perdure.actors.run.events import LogBatch, StepFailed
+from perdure.actors.run.events import LogBatch, StageChanged, StepFailed
 from perdure.eventlog import MemoryStore
 from perdure.eventlog.units import NANOSECONDS
 from tests.runtime.execution.test_current_run import PLUGINS, Scripted, ran
@@ -134,6 +134,24 @@ async def test_the_last_try_is_in_the_log_of_an_entry_that_goes_on(
         "step 's' failed and is tried again in 1 s, try 1 of 2: BUSY: no",
         "step 's' failed for good, try 2 of 2: BUSY: no",
     ]
+    assert (end.record["status"], end.record["stage"]) == ("succeeded", None)
+
+
+async def test_tries_without_a_delay_are_not_shown_one_by_one(autojump_clock: MockClock) -> None:
+    """The stage is thinned as those of entries are, and does not stay behind (R112)."""
+    calls: list[int] = []
+
+    async def fails() -> None:
+        calls.append(1)
+        if len(calls) < 500:
+            raise OSError("not yet")
+
+    async def body(ctx: RunContext) -> None:
+        await ctx.run.step("s", fails, retry=Retry(tries=500, delay=0))
+        await trio.sleep(10)
+
+    end = await ran(body)
+    assert 0 < len(end.events(StageChanged)) <= 50
     assert (end.record["status"], end.record["stage"]) == ("succeeded", None)
 
 
