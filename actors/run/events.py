@@ -49,7 +49,7 @@ class RunCreated(Struct, frozen=True, kw_only=True):
 
 
 @RUN_EVENTS.register
-class Activated(Struct, frozen=True, kw_only=True):
+class Activated(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A host is about to call the entry. The first activation is the start of the run."""
 
     event_name: ClassVar[str] = "run.activated"
@@ -57,11 +57,12 @@ class Activated(Struct, frozen=True, kw_only=True):
     epoch: int
     plugin_version: str
     at: int
+    suspects: int = 0  # runs that may have brought down the host before, if this is one of them
 
 
 @RUN_EVENTS.register
 class Deactivated(Struct, frozen=True, kw_only=True):
-    """A host lets go of a run that has not ended: it drains. The activation does not count."""
+    """A host lets go of a run that has not ended: it drains, and is not lost."""
 
     event_name: ClassVar[str] = "run.deactivated"
     epoch: int

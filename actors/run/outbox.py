@@ -89,6 +89,10 @@ class Outbox:
         self._is_muted = self._is_muted and not is_new
         return not self._is_muted
 
+    def drop_stage(self, stage: str) -> None:
+        """Forget a stage that waits: it is over."""
+        self._reports.drop_stage(stage)
+
     def log(self, level: str, text: str, now: int) -> None:
         """Log a line; surplus lines are counted and dropped."""
         self._lines.add(level, text, now)

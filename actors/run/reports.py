@@ -57,6 +57,15 @@ class Reports:
         else:
             self._waiting = StageChanged(stage=stage, message=message, at=now)
 
+    def drop_stage(self, stage: str) -> None:
+        """Forget a stage that waits, and its message; progress that waits with it stays."""
+        before = self._waiting
+        if before is None or before.stage != stage:
+            return
+        self._waiting = None
+        if isinstance(before, ProgressReported):
+            self.progress(before.progress, None, before.at)
+
     def open_window(self) -> None:
         """Let what waits leave with the next flush."""
         self._stored_at = None

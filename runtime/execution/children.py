@@ -15,7 +15,7 @@ from perdure.actors.run.commands import RequestCancel
 from perdure.actors.run.status import CancelMode, Status
 from perdure.actors.run.stream import stream_of
 from perdure.eventlog.errors import LogClosed
-from perdure.runtime.secrets.run_logging import about_run
+from perdure.runtime.secrets.logged_run import about_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -29,7 +29,7 @@ from perdure.runtime.execution.run_secrets import RunSecrets
 from perdure.runtime.execution.waits import Waiting
 from perdure.runtime.plugins.contract import RunCancelled
 from perdure.runtime.plugins.error_text import is_cancellation, traced
-from perdure.runtime.secrets.run_logging import LoggedRun, work_for
+from perdure.runtime.secrets.logged_run import LoggedRun, entry_at_work
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -121,8 +121,8 @@ class Execution:
         port = InlinePort(self)
         ending: Ending | None = None
         created, loop = self.run.created, trio.lowlevel.current_trio_token()
-        work_for(LoggedRun(created.run_id, created.trace_id, self.redactor, self.log, loop))
-        with self._work:
+        logged = LoggedRun(created.run_id, created.trace_id, self.redactor, self.log, loop)
+        with entry_at_work(logged), self._work:
             try:
                 args = await self.secrets.arguments()
                 value = await self._executor.call(self, self._entry, port, args)
@@ -283,6 +283,10 @@ class Execution:
     def now(self) -> int:
         """Wall time."""
         return self._env.now()
+
+    def chance(self) -> float:
+        """Give a number from 0 to 1 by chance."""
+        return self._env.random.random()
 
     def new_id(self) -> str:
         """Mint an id."""

@@ -17,6 +17,7 @@ import trio
 from perdure.runtime.execution.outcome import error_of
 from perdure.runtime.plugins.contract import FailedStep, PluginError, RunCancelled, StepError
 from perdure.runtime.plugins.run_messages import Bytes, Request, Step
+from perdure.runtime.plugins.step_body import LastTry
 from perdure.runtime.process import messages as m
 from perdure.runtime.process.message_parser import parse
 
@@ -177,6 +178,8 @@ class Dialogue:
         did = await self._call(number, m.Did)
         if did.cancelled:
             raise RunCancelled(did.error and did.error.message)
+        if did.last and did.error is not None:
+            raise LastTry(_plugin_error(did.error))
         return _sound(did).value
 
     async def _pieces(self, number: int) -> AsyncGenerator[bytes, None]:

@@ -16,7 +16,7 @@ from perdure.runtime.plugins.run_messages import FromEntry, RunMessage
 
 MAX_LINE: Final = 1 << 20  # bytes of a message
 PIECE: Final = 192 << 10  # bytes that one message carries at most, decoded
-VERSION: Final = 1  # goes up when there is more to say; what was said before means the same
+VERSION: Final = 2  # goes up when there is more to say; what was said before means the same
 
 
 class Malformed(Exception):
@@ -48,12 +48,16 @@ class Piece(RunMessage, tag="piece"):
 
 
 class Did(RunMessage, tag="did"):
-    """What came of a call of a step; with ``cancelled`` it obeys a request to end."""
+    """What came of a call of a step; with ``cancelled`` it obeys a request to end.
+
+    An error that is ``last`` is not followed by another try.
+    """
 
     id: int
     value: Any = None
     error: Error | None = None
     cancelled: bool = False
+    last: bool = False
 
 
 class Return(RunMessage, tag="return"):

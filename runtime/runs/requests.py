@@ -206,6 +206,7 @@ class ReadLogs(Request):
     run_id: Name
     after: After | None = None  # next_after of the page before
     limit: Limit = 500  # lines; those logged together stay together
+    last: Limit | None = None  # only so many lines, from the end: there is no `after`
     at: CursorOrInstant | None = None
 
 

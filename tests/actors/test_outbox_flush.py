@@ -300,3 +300,22 @@ def test_an_item_is_found_by_its_key() -> None:
     box.export("text", "a", 0, key="new")
     box.export("text", "b", 0)
     assert [box.number_of(key) for key in ("old", "new", "other", None)] == [7, 8, None, None]
+
+
+def test_a_stage_that_is_dropped_never_leaves() -> None:
+    """It is over, and so is its message; progress that waits stays."""
+    box = outbox()
+    box.stage("s", None, 0)
+    box.drop_stage("t")  # which does not wait
+    box.drop_stage("s")
+    assert box.due(0) is None
+    box.drop_stage("s")
+    box.progress(0.5, "half", 0)
+    box.stage("s", "m", 1)
+    box.drop_stage("s")
+    assert box.take(2, last=True) == (
+        ProgressReported(progress=0.5, message=None, keeps_message=True, at=1),
+    )
+    box.stage("s", None, 0)
+    box.drop_stage("t")
+    assert len(box.take(3, last=True)) == 1

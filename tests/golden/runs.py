@@ -56,6 +56,7 @@ HISTORY: list[Any] = [
     Activated(host="h", epoch=1, plugin_version="1", at=2 * SECOND),
     Deactivated(epoch=1, at=3 * SECOND),
     Activated(host="i", epoch=2, plugin_version="1", at=4 * SECOND),
+    Activated(host="j", epoch=3, plugin_version="1", suspects=1, at=5 * SECOND),
     StageChanged(stage="loading", message="the first part", at=5 * SECOND),
     ProgressReported(progress=0.4, message=None, at=6 * SECOND),
     ProgressReported(progress=0.5, message="both", stage="saving", at=6 * SECOND),

@@ -14,6 +14,7 @@ from perdure.runtime.kernel.terminal.output import best_effort_output
 from perdure.runtime.runs.commands.exit_code import exit_code_of
 from perdure.runtime.runs.commands.keyboard import Keyboard
 from perdure.runtime.runs.commands.live_view import display_for
+from perdure.runtime.runs.commands.outcome import traceback_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -149,7 +150,7 @@ def _say_that_it_continues(client: Client, run_id: str, display: Display) -> Non
 
 async def _show_end(client: Client, run_id: str, display: Display) -> ExitCode:
     ended: RunAnswer = await client.call("runs.get", {"run_id": run_id})
-    display.end(ended["run"], ended["cursor"])
+    display.end(ended["run"], ended["cursor"], await traceback_of(client, ended["run"]))
     return exit_code_of(ended["run"]["status"])
 
 

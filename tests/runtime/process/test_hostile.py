@@ -309,6 +309,7 @@ async def test_a_program_that_does_not_exist_fails_its_run(tmp_path: Any) -> Non
         error = await error_of(s, "go")
         assert error["code"] == "PLUGIN_NOT_STARTED"
         assert error["message"].startswith("no-such-program cannot be started: there is no such")
+        assert error["retriable"] is False  # it will not be there the next time either
 
 
 async def test_an_entry_that_blocks_the_loop_is_named(caplog: pytest.LogCaptureFixture) -> None:
