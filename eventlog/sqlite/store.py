@@ -32,6 +32,7 @@ from perdure.eventlog.sqlite.file import (
 from perdure.eventlog.sqlite.format import create_if_empty, read_about, upgrade
 from perdure.eventlog.sqlite.lock import WriterLock
 from perdure.eventlog.sqlite.pages import Pages, mark
+from perdure.eventlog.sqlite.reserve import Reserve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -64,6 +65,7 @@ class SqliteStore(SQLiteApplicationRecorder):
         self.path = path
         self.writable = writable
         self._lock = lock
+        self._reserve = Reserve(path)
         self._written = 0  # bytes since the last checkpoint, roughly
         self._complained = False  # about a write-ahead log that grows
         about = read_about(datastore, path)
@@ -90,6 +92,7 @@ class SqliteStore(SQLiteApplicationRecorder):
         refuse_foreign(path)
         lock = lock or WriterLock(path)
         try:
+            Reserve(path).release()
             make_durable(wal_of(path))
             return cls._opened(path, env, lock, LOG, witness)
         except BaseException:
@@ -165,6 +168,7 @@ class SqliteStore(SQLiteApplicationRecorder):
     def close(self) -> None:
         """Close all connections and give the writer's lock back."""
         self.datastore.close()
+        self._reserve.keep()
         if self._lock is not None:
             self._lock.release()
 
@@ -177,6 +181,10 @@ class SqliteStore(SQLiteApplicationRecorder):
         with self.datastore.ours(commit=True) as c:
             c.executemany(schema.INSERT, map(tuple, records))  # sqlite3 binds plain tuples faster
         self._written += _pages_touched(records) * _PAGE
+
+    def check_room(self) -> None:
+        """Raise DiskFull if there is no room on the disk, beside the reserve."""
+        self._reserve.take()
 
     @property
     def needs_upkeep(self) -> bool:

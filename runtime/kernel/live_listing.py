@@ -95,7 +95,8 @@ class LiveListing:
             _log.error("the list of %s is damaged; it is built anew", name, exc_info=error)
         elif not self._stuck:
             self._stuck = True
-            _log.error("the list of %s cannot be written now; it stays", name, exc_info=error)
+            told = "the list of %s cannot be written now (%s: %s); answers name their position"
+            _log.error(told, name, self.tables.path, error)
 
     async def _follow(self) -> None:
         self.reached = self._written = await self._in_writer(self.tables.begin, self.log.store)

@@ -39,4 +39,5 @@ async def open_local_node(
             open_log(env, store, snapshots=snapshots) as log,
             open_node(log, features, settings=settings, data=data, stopping=stopping) as node,
         ):
+            await log.writer.check_room()  # all files that need the reserve are open
             yield node

@@ -31,7 +31,7 @@ from perdure.eventlog.units import NANOSECONDS
 from perdure.runtime.http import health
 from perdure.runtime.http.app import create_app
 from perdure.runtime.http.event_routes import event_routes
-from perdure.runtime.kernel.announcement import Announcement, announced
+from perdure.runtime.kernel.announcement import Announcement, announce, withdraw
 from perdure.runtime.kernel.data_directory import DataDir
 from perdure.runtime.kernel.figures import Figure, figure, figures_by
 from perdure.runtime.kernel.local_node import open_local_node
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from perdure.runtime.port import Upgrade
 
 PARTING: Final = 5.0  # seconds that connections get to end
+ANNOUNCE_AGAIN: Final = 1.0  # seconds between two tries
 _STARTING: Final[health.Readiness] = {"ready": False, "why": "starting: the log is being read"}
 _log = logging.getLogger("perdure.serve")
 
@@ -146,10 +147,10 @@ class Server:
                 announcement = Announcement(
                     pid=os.getpid(), url=url, certificate=_absolute(settings.tls_certificate)
                 )
-                with announced(DataDir.of(self._settings), announcement):
-                    task_status.started(Serving(node=node, port=port, url=url))
-                    await self._stopping.wait()
-                    await self._go_down(node, port, sockets)
+                await surfaces.start(_announced, DataDir.of(self._settings), announcement)
+                task_status.started(Serving(node=node, port=port, url=url))
+                await self._stopping.wait()
+                await self._go_down(node, port, sockets)
                 connections.cancel()
                 surfaces.cancel_scope.cancel()
 
@@ -172,6 +173,21 @@ class Server:
         with trio.move_on_after(PARTING):
             await port.drained()
         _log.info("stopped")
+
+
+async def _announced(
+    data: DataDir, announcement: Announcement, task_status: trio.TaskStatus[None]
+) -> None:
+    """Announce the server until cancelled; on a full disk, as soon as there is room."""
+    try:
+        is_announced = announce(data, announcement)
+        task_status.started()
+        while not is_announced:
+            await trio.sleep(ANNOUNCE_AGAIN)
+            is_announced = announce(data, announcement)
+        await trio.sleep_forever()
+    finally:
+        withdraw(data, announcement)
 
 
 def _counted(runs: int) -> str:

@@ -13,6 +13,7 @@ import pytest
 import trio
 
 from perdure.runtime.http import event_routes as events
+from perdure.runtime.runs import part
 from perdure.runtime.runs.part import runs_of
 from perdure.runtime.server.server import Entrance, gate_of, is_loopback, url_of
 from tests.runtime.http.sse import Event, following
@@ -72,6 +73,27 @@ def test_a_server_knows_its_names(host: str, url: str, local: bool) -> None:
     for name in (url.removeprefix("http://"), "localhost:1", "perdure.example"):
         assert gate.refuses(name.encode()) is None
     assert gate.refuses(b"elsewhere.example") is not None
+
+
+async def test_a_directory_in_the_place_of_a_cache_file_is_survived(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs are executed and read. The list says which file is in its way, and comes later."""
+    monkeypatch.setattr(part, "OPENING", 0.1)
+    caches = [tmp_path / f"{name}.db" for name in ("snapshots", "references", "runs")]
+    for path in caches:
+        path.mkdir()
+    async with server_here(tmp_path) as here:
+        run_id = await here.create("greet", mode="sync")
+        assert (await here.record(run_id))["status"] == "succeeded"
+        assert (await here.http.get("/runs")).json()["error"]["code"] == "UNAVAILABLE"
+        assert str(caches[-1]) in caplog.text
+        assert "Traceback" not in caplog.text
+        for path in caches:
+            path.rmdir()
+        with trio.fail_after(20):
+            while (await here.http.get("/runs")).status_code != 200:  # noqa: ASYNC110
+                await trio.sleep(0.1)
 
 
 # Disconnects
