@@ -143,7 +143,13 @@ def refused(error: Any) -> CommandRefusal:  # noqa: ANN401 - an OperationError, 
     elif error.kind.status == _INTERNAL:
         exit_code = ExitCode.FAILED
     remedy = error.kind.command or None
-    return CommandRefusal(error.message, code=error.code, exit_code=exit_code, remedy=remedy)
+    return CommandRefusal(
+        error.message,
+        code=error.code,
+        exit_code=exit_code,
+        remedy=remedy,
+        details=error.details,
+    )
 
 
 def program(features: Features) -> click.Group:

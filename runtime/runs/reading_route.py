@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from perdure.runtime.kernel.errors import OperationError
+from perdure.runtime.kernel.invalid_value import invalid
 from perdure.runtime.kernel.operations import operations_of
 from perdure.runtime.kernel.principal import principal_of
 from perdure.runtime.kernel.routes.arguments import path_args, queried, query_args
@@ -36,7 +36,8 @@ def _reading(surface: Surface) -> Handler:
         if "wait" not in args and "after" not in args:
             return run_reply(await ask("runs.get", args))
         if "wait" not in args or "at" in args:
-            raise OperationError("VALIDATION_ERROR", "after needs wait, and at goes with neither")
+            told = "after needs wait, and at goes with neither"
+            raise invalid(told, "at" if "at" in args else "wait", "another set of parameters")
         wait = {"run_id": args["run_id"], "timeout": args["wait"], "after": args.get("after")}
         answer = await unless_hung_up(request, partial(ask, "runs.wait", wait))
         return run_reply(answer or await ask("runs.get", {"run_id": args["run_id"]}))

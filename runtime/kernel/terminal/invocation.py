@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from perdure.runtime.kernel.data_directory import DataDir
     from perdure.runtime.kernel.features import Features
@@ -47,13 +47,20 @@ class CommandRefusal(click.ClickException):
     """A command was refused: the reason, and a remedy."""
 
     def __init__(
-        self, message: str, *, code: str, exit_code: ExitCode, remedy: str | None = None
+        self,
+        message: str,
+        *,
+        code: str,
+        exit_code: ExitCode,
+        remedy: str | None = None,
+        details: Mapping[str, Any] | None = None,
     ) -> None:
-        """``code`` is for programs, ``remedy`` a sentence for people."""
+        """``code`` and ``details`` are for programs, ``remedy`` is a sentence for people."""
         super().__init__(message)
         self.code = code
         self.exit_code = exit_code  # type: ignore[misc]  # click has one for each class
         self.remedy = remedy
+        self.details = details
         self.json = False
         self.color: bool | None = None
 
@@ -61,7 +68,12 @@ class CommandRefusal(click.ClickException):
         """Print the error, as text or as JSON."""
         stream = file or sys.stderr
         if self.json:
-            told = {"code": self.code, "message": self.message, "remedy": self.remedy}
+            told = {
+                "code": self.code,
+                "message": self.message,
+                "remedy": self.remedy,
+                "details": self.details,
+            }
             click.echo(encoded({"error": told}), file=stream)
             return
         mark = click.style("Error:", fg="red", bold=True)

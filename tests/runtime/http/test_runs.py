@@ -118,27 +118,69 @@ async def test_a_caller_who_hangs_up_ends_nothing(autojump_clock: MockClock) -> 
 
 
 @pytest.mark.parametrize(
-    "body",
+    ("body", "paths"),
     [
-        {"entry_id": "greet", "args": {}},
-        {"plugin_id": "test", "args": {}},
-        {"plugin_id": "test", "entry_id": "greet"},
-        {"plugin_id": "test", "entry_id": "greet", "args": []},
-        {"plugin_id": "test", "entry_id": "greet", "args": None},
-        {"plugin_id": "test", "entry_id": "greet", "args": {}, "mode": "later"},
-        {"plugin_id": "test", "entry_id": "greet", "args": {"nmae": "x"}},
-        {"plugin_id": "test", "entry_id": "greet", "args": {}, "unknown": 1},
-        {"plugin_id": 1, "entry_id": "greet", "args": {}},
-        [],
-        "text",
+        ({"entry_id": "greet", "args": {}}, ["plugin_id"]),
+        ({"plugin_id": "test", "args": {}}, ["entry_id"]),
+        ({}, ["plugin_id", "entry_id"]),
+        ({"plugin_id": "test", "entry_id": "greet", "args": []}, ["args"]),
+        ({"plugin_id": "test", "entry_id": "greet", "args": None}, ["args"]),
+        ({"plugin_id": "test", "entry_id": "greet", "args": {}, "mode": "later"}, ["mode"]),
+        ({"plugin_id": "test", "entry_id": "greet", "args": {"nmae": "x"}}, ["args.nmae"]),
+        (
+            {"plugin_id": "test", "entry_id": "greet", "args": {"nmae": "x", "name": 1}},
+            ["args.nmae", "args.name"],
+        ),
+        ({"plugin_id": "test", "entry_id": "nap"}, ["args.seconds"]),
+        ({"plugin_id": "test", "entry_id": "greet", "args": {}, "unknown": 1}, ["unknown"]),
+        ({"plugin_id": 1, "entry_id": "greet", "args": {}}, ["plugin_id"]),
+        ([], [""]),
+        ("text", [""]),
     ],
 )
-async def test_what_makes_no_sense_creates_nothing(body: Any, autojump_clock: MockClock) -> None:
-    """R58 R62: VALIDATION_ERROR that names the field, and no run."""
+async def test_what_makes_no_sense_creates_nothing(
+    body: Any, paths: list[str], autojump_clock: MockClock
+) -> None:
+    """R58 R62: VALIDATION_ERROR that names each field, and no run."""
     async with client() as asking:
         error = error_of(await asking.post("/runs", body), 422)
         assert error["code"] == "VALIDATION_ERROR"
+        assert [each["path"] for each in error["details"]["errors"]] == paths
+        assert all(path in error["message"] for path in paths)
         assert (await asking.get("/runs")).json()["runs"] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "wrong"),
+    [
+        ("/runs?limit=none", {"path": "limit", "expected": "int", "got": "str"}),
+        (
+            "/runs?colour=red&limit=1",
+            {"path": "colour", "expected": "one of the names", "got": None},
+        ),
+        ("/runs?created_from=soon", {"path": "created_from", "expected": "an instant"}),
+    ],
+)
+async def test_what_makes_no_sense_in_an_address_is_named(
+    path: str, wrong: dict[str, Any], autojump_clock: MockClock
+) -> None:
+    """VALIDATION_ERROR has the same details there as for a body."""
+    async with client() as asking:
+        (found,) = error_of(await asking.get(path), 422)["details"]["errors"]
+        assert found["expected"].startswith(wrong.pop("expected"))
+        assert found == {**found, **wrong}
+
+
+async def test_arguments_may_be_left_out(autojump_clock: MockClock) -> None:
+    """An entry that needs none is started without any."""
+    async with client() as asking:
+        response = await asking.post("/runs", {"plugin_id": "test", "entry_id": "greet"})
+        assert response.status_code == 202
+        ended = await asking.ended(response.json()["run_id"])
+        assert ended["status"] == "succeeded"
+        document = (await asking.get("/openapi.json")).json()
+        required = document["components"]["schemas"]["CreateRun"]["required"]
+        assert sorted(required) == ["entry_id", "plugin_id"]
 
 
 async def test_unknown_names_are_not_found(autojump_clock: MockClock) -> None:
