@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
 from perdure.eventlog.checksum import append_to, is_sound
 from perdure.eventlog.private import make_private
+from perdure.eventlog.sqlite.file import read_only_uri
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -191,5 +192,4 @@ def _opened(path: Path) -> sqlite3.Connection:
 
 def _opened_for_reading(path: Path) -> sqlite3.Connection:
     """Open a file beside whoever writes it."""
-    uri = f"{path.absolute().as_uri()}?mode=ro"
-    return sqlite3.connect(uri, uri=True, check_same_thread=False)
+    return sqlite3.connect(read_only_uri(path), uri=True, check_same_thread=False)

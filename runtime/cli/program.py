@@ -28,6 +28,8 @@ _HOLDER_REMEDY: Final = (
 )
 _PLACE_REMEDY: Final = "Pass a directory that you can write to with --data-dir."
 _SYSTEM_REMEDIES: Final = {
+    errno.EACCES: "Run the command as the owner of that file, or pass another directory with"
+    " --data-dir.",
     errno.ENOSPC: "Free space on that disk, or pass a directory on another disk with --data-dir.",
     errno.EROFS: "The disk is read-only: pass a directory on another disk with --data-dir.",
 }

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from perdure.runtime.kernel.terminal.text import clean, clipped, columns_of, duration, size
+from tests.eventlog.read_only import read_only
 from tests.runtime.cli.terminal import Shell
 
 
@@ -286,3 +288,30 @@ def test_what_people_read_cannot_steer_their_terminal() -> None:
 def test_values_as_people_read_them(shown: Any, expected: Any) -> None:
     """Short, and never wider than they may be."""
     assert shown == expected
+
+
+def test_reading_commands_write_nothing(shell: Shell) -> None:
+    """On a directory that is read-only they answer as anywhere, by what the files beside it hold.
+
+    Only what is to be written fails, and says why.
+    """
+    shell.call("run", "demo.count", "--arg", "to=12", "--arg", "delay=0")
+    (run,) = shell.runs()
+    run_id = str(run["run_id"])
+    commands = [
+        ("runs",),
+        ("runs", "--status", "succeeded", "--tree"),
+        ("log", "verify"),
+        *((name, run_id) for name in ("show", "logs", "export", "history", "watch")),
+    ]
+    before = [shell.call(*words).output for words in commands]
+    files = sorted(shell.data.rglob("*"))
+    with read_only(shell.data):
+        for words, printed in zip(commands, before, strict=True):
+            assert shell.call(*words).output == printed, words
+        assert shell.json("log", "backup", "copy.perdure")["records"] > 5
+        checks = json.loads(shell.call("doctor", "--json").stdout)["checks"]
+        assert [check["name"] for check in checks if check["status"] == "fail"] == ["fsync"]
+        refused = shell.call("run", "demo.count")
+        assert (refused.exit_code, "--data-dir" in refused.stderr) == (5, True)
+    assert sorted(shell.data.rglob("*")) == files

@@ -11,6 +11,11 @@ import httpx
 import pytest
 import trio
 
+from perdure.runtime.features import FEATURES
+from perdure.runtime.kernel.completion import completed
+from perdure.runtime.kernel.data_directory import DataDir
+from perdure.runtime.kernel.log_reader import open_reader
+from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.runs.part import runs_of
 from tests.runtime.server.here import Here, server_here
 from tests.runtime.server.small_disk import SmallDisk, small_disk
@@ -135,6 +140,16 @@ async def test_a_server_starts_on_a_full_disk(disk: SmallDisk) -> None:
                 await trio.sleep(0.05)
             while (await here.record(asking))["status"] != "running":  # noqa: ASYNC110
                 await trio.sleep(0.05)
+
+
+async def test_a_full_disk_is_read_without_a_server(disk: SmallDisk) -> None:
+    """No file has to be made beside the log."""
+    async with stopped_server(disk.data) as here:
+        run_id = await here.create("greet", mode="sync")
+    disk.fill()
+    with open_reader(DataDir(disk.data), FEATURES) as reader:
+        page = completed(reader.operations.call(LOCAL, "runs.list", {}))
+        assert [run["run_id"] for run in page["runs"]] == [run_id]
 
 
 @pytest.mark.parametrize("cycles", [3, pytest.param(100, marks=pytest.mark.soak)])
