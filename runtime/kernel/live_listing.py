@@ -138,6 +138,12 @@ class LiveListing:
         """The position that was reached, and that of the log's head."""
         return (self.reached or START).position, self.log.tail.head.position
 
+    def catching_up(self) -> tuple[str, Callable[[], tuple[int, int]]]:
+        """Name the way to where the log ends now, and give what tells how far it has been gone."""
+        end = self.log.tail.head.position
+        what = f"records in the list of {self.tables.listing.name}"
+        return what, lambda: (min(self.progress[0], end), end)
+
     async def reach(self, mark: Mark) -> None:
         """Wait until the tables hold all that the log held at a place, however long it takes."""
         await self._wait_for(mark, whatever=True)

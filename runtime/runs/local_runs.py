@@ -67,7 +67,7 @@ async def open_local_runs(
             bulk_rate=settings.bulk_rate,
             trigger=settings.trigger,
         )
-        async with open_runs(foundation.log, listing, resources, foundation.stopping) as part:
+        async with open_runs(foundation.log, listing, resources, foundation.start_up) as part:
             part.executor.context.entries.problems = loaded.problems
             part.executor.start(Watchdog(env).run)
             if reloader is not None:

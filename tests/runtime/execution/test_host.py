@@ -23,9 +23,7 @@ from perdure.actors.run.kind import RUN_KIND
 from perdure.actors.run.status import CancelIntent, CancelMode, Status
 from perdure.actors.run.stream import stream_of
 from perdure.eventlog import MemoryStore
-from perdure.eventlog.simulation import SimEnv
 from perdure.eventlog.store import Bounds
-from perdure.eventlog.units import NANOSECONDS
 from tests.runtime.world import CALLS, world
 
 
@@ -276,22 +274,6 @@ async def test_a_sleep_goes_on_where_it_was(autojump_clock: MockClock) -> None:
         run = await w.end(run_id)
         assert run.status is Status.SUCCEEDED
         assert trio.current_time() - started == pytest.approx(20, abs=1)
-
-
-@pytest.mark.parametrize(("set_by", "lasts"), [(-3600, 90), (3600, 60)])
-async def test_a_clock_that_is_set_makes_no_sleep_longer(
-    autojump_clock: MockClock, set_by: float, lasts: float
-) -> None:
-    """Set back, the time that was left counts; set forward, it is noticed within a minute."""
-    async with world() as w:
-        run_id = await w.create("nap", limit=10_000, seconds=90)
-        await trio.sleep(1)
-        env = w.executor.context.env
-        assert isinstance(env, SimEnv)
-        env.wall_offset += round(set_by * NANOSECONDS)
-        begun = trio.current_time()
-        assert (await w.end(run_id)).status is Status.SUCCEEDED
-        assert trio.current_time() - begun == pytest.approx(lasts, abs=2)
 
 
 async def test_failed_tries_are_counted_over_crashes(autojump_clock: MockClock) -> None:
