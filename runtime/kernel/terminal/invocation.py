@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from perdure.runtime.kernel.terminal.text import clean, printable
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -77,9 +79,9 @@ class CommandRefusal(click.ClickException):
             click.echo(encoded({"error": told}), file=stream)
             return
         mark = click.style("Error:", fg="red", bold=True)
-        click.echo(f"{mark} {self.message}", file=stream, color=self.color)
+        click.echo(f"{mark} {clean(self.message)}", file=stream, color=self.color)
         if self.remedy:
-            click.echo(self.remedy, file=stream, color=self.color)
+            click.echo(clean(self.remedy), file=stream, color=self.color)
 
 
 class Invocation:
@@ -143,8 +145,8 @@ class Invocation:
         return None
 
     def say(self, text: str = "", *, err: bool = False) -> None:
-        """Print a line for people."""
-        click.echo(text, err=err, color=self.color)
+        """Print a line for people; whatever it is made of, it does not steer the terminal."""
+        click.echo(printable(text), err=err, color=self.color)
 
     def warn(self, text: str) -> None:
         """Tell people what is wrong, where it does not stop the command."""

@@ -286,7 +286,7 @@ def outcome(run: RunRecord) -> list[str]:
     mark = {"succeeded": "✓", "failed": "✗"}.get(status, "■")
     lines = [styled(f"{mark} {status}", status) + (f" in {took}" if took else "")]
     if error is not None:
-        lines.append(f"  {error['code']}: {one_line(error['message'])}")
+        lines.append(f"  {one_line(error['code'])}: {one_line(error['message'])}")
         again = f"perdure retry {run['run_id']}"
         lines.append(f"  Try again: {again}" + ("  (it may be temporary)" * error["retriable"]))
     return lines

@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from perdure.runtime.kernel.terminal.text import clean, clipped, columns_of, duration, size
+from perdure.runtime.kernel.terminal.text import (
+    clean,
+    clipped,
+    columns_of,
+    duration,
+    printable,
+    size,
+)
 from tests.eventlog.read_only import read_only
 from tests.runtime.cli.terminal import Shell
 
@@ -267,6 +274,21 @@ def test_a_file_that_is_no_log_is_told(shell: Shell) -> None:
 def test_what_people_read_cannot_steer_their_terminal() -> None:
     """Control characters and directions are shown as what they are not."""
     assert clean("a\x1b[31mb\x07\x9bc\u202ed\te\nf") == "a\ufffd[31mb\ufffd\ufffdc\ufffdd\te\nf"
+    assert printable("a\x1b[31mb\x1b[2J\x1b]0;c\x07\td") == "a\x1b[31mb\ufffd[2J\ufffd]0;c\ufffd\td"
+
+
+@pytest.mark.parametrize("command", ["run", "watch", "show", "runs", "history", "logs"])
+def test_an_errors_code_cannot_steer_the_terminal(shell: Shell, command: str) -> None:
+    """Wherever it is shown: a plugin chooses it."""
+    code = "MINE\x1b]0;owned\x07\x1b[2J"
+    words: tuple[str, ...] = ("demo.fail", "--arg", f"code={code}")
+    if command != "run":
+        shell.call("run", *words)
+        words = () if command == "runs" else (str(shell.runs()[0]["run_id"]),)
+    printed = shell.on_a_terminal(command, *words, columns=200)
+    assert "MINE\ufffd]0;owned\ufffd\ufffd[2J" in printed
+    assert "\x1b]0" not in printed
+    assert "\x1b[2J" not in printed
 
 
 @pytest.mark.parametrize(
