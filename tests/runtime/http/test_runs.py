@@ -12,6 +12,8 @@ from trio.testing import MockClock
 
 from perdure.actors.run.views import RunRecord
 from perdure.eventlog import MemoryStore
+from perdure.runtime.plugins.plugin import declared, entry, plugin
+from perdure.runtime.plugins.run_context import RunContext
 from tests.runtime.http.client import JSON, Client, client, error_of
 from tests.runtime.service import TWO_PLUGINS
 
@@ -332,6 +334,27 @@ async def test_plugins_are_listed_with_their_schemas(autojump_clock: MockClock) 
         greet = next(entry for entry in plugin["entries"] if entry["entry_id"] == "greet")
         assert greet["args"]["properties"]["name"]["type"] == "string"
         assert page["cursor"]
+
+
+@plugin("any")
+class Anything:
+    """A plugin that takes values of every kind."""
+
+    @entry
+    async def take(self, ctx: RunContext, value: object, more: object | None = None) -> str:
+        """Say what kind of value it is."""
+        return f"{type(value).__name__} {more}"
+
+
+async def test_an_argument_may_be_any_value(autojump_clock: MockClock) -> None:
+    """One of Python's type object takes whatever JSON has, and its plugin is listed."""
+    async with client(plugins={"any": declared(Anything)}) as asking:
+        (listed,) = (await asking.get("/plugins")).json()["plugins"]
+        assert listed["entries"][0]["args"]["properties"]["value"] == {"description": "any value"}
+        for value in (1, "text", [1], {"a": None}):
+            body = {"plugin_id": "any", "entry_id": "take", "args": {"value": value}}
+            run_id = (await asking.post("/runs", body)).json()["run_id"]
+            assert (await asking.ended(run_id))["status"] == "succeeded"
 
 
 async def test_times_are_epoch_seconds(autojump_clock: MockClock) -> None:
