@@ -14,7 +14,7 @@ from perdure.runtime.cli.serve import serve
 from perdure.runtime.features import FEATURES
 from perdure.runtime.kernel.terminal.command import Group, common
 from perdure.runtime.kernel.terminal.invocation import CommandRefusal, ExitCode, Invocation
-from perdure.runtime.kernel.terminal.output import end_by_sigpipe
+from perdure.runtime.kernel.terminal.output import STANDARD_OUTPUT, end_by_sigpipe
 
 if TYPE_CHECKING:
     from perdure.runtime.kernel.features import Features
@@ -28,9 +28,12 @@ _HOLDER_REMEDY: Final = (
 )
 _PLACE_REMEDY: Final = "Pass a directory that you can write to with --data-dir."
 _SYSTEM_REMEDIES: Final = {
+    errno.EACCES: "Run the command as the owner of that file, or pass another directory with"
+    " --data-dir.",
     errno.ENOSPC: "Free space on that disk, or pass a directory on another disk with --data-dir.",
     errno.EROFS: "The disk is read-only: pass a directory on another disk with --data-dir.",
 }
+_OUTPUT_REMEDY: Final = "Send the output elsewhere, or free space where it goes."
 _FILE_REMEDY: Final = (
     "If the file was a log, restore a backup: perdure log restore BACKUP --data-dir DIR. To use"
     " another log,\npass --data-dir."
@@ -43,8 +46,13 @@ class _Program(Group):
     features: Features
 
     def make_context(self, *args: Any, **more: Any) -> click.Context:
-        """Begin an invocation."""
-        return super().make_context(*args, **{"obj": Invocation(self.features), **more})
+        """Begin an invocation. Help and version are printed here, if they can be."""
+        try:
+            return super().make_context(*args, **{"obj": Invocation(self.features), **more})
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise _told(error, json=False) or error from error
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - what the command gives
         """Run a command; turn known errors into refusals with a remedy."""
@@ -131,7 +139,10 @@ def _of_the_machine(error: BaseException) -> tuple[str, str | None]:
 
     if isinstance(error, OSError) and error.strerror:
         place = f"{error.filename}: " if error.filename else ""
-        return f"{place}{error.strerror}.", _SYSTEM_REMEDIES.get(error.errno or 0, _PLACE_REMEDY)
+        remedy = _SYSTEM_REMEDIES.get(error.errno or 0, _PLACE_REMEDY)
+        if error.filename == STANDARD_OUTPUT:
+            remedy = _OUTPUT_REMEDY
+        return f"{place}{error.strerror}.", remedy
     return str(error), _FILE_REMEDY if isinstance(error, LogUnsupported) else None
 
 
@@ -143,7 +154,13 @@ def refused(error: Any) -> CommandRefusal:  # noqa: ANN401 - an OperationError, 
     elif error.kind.status == _INTERNAL:
         exit_code = ExitCode.FAILED
     remedy = error.kind.command or None
-    return CommandRefusal(error.message, code=error.code, exit_code=exit_code, remedy=remedy)
+    return CommandRefusal(
+        error.message,
+        code=error.code,
+        exit_code=exit_code,
+        remedy=remedy,
+        details=error.details,
+    )
 
 
 def program(features: Features) -> click.Group:

@@ -52,10 +52,16 @@ class OpenRun(Protocol):
         """Where in the log it was created."""
 
 
-async def recover(executor: Executor, open_runs: OpenRuns, upto: Mark) -> int:
+async def recover(
+    executor: Executor,
+    open_runs: OpenRuns,
+    upto: Mark,
+    progress: Callable[[int], None] = lambda _runs: None,
+) -> int:
     """Take up runs that have not ended; give how many will be executed again.
 
     Runs created after a place, as children of runs just taken up are, have their host: this one.
+    ``progress`` hears how many more were judged.
     """
     taken = position = 0
     while page := await open_runs(position):
@@ -68,6 +74,7 @@ async def recover(executor: Executor, open_runs: OpenRuns, upto: Mark) -> int:
             executor.dispatch(run_id, run.created.plugin_id)
             taken += 1
         position = page[-1].position
+        progress(len(page))
     return taken
 
 

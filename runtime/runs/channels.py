@@ -33,7 +33,7 @@ from perdure.runtime.kernel.channels.channel import (
     open_filtered,
 )
 from perdure.runtime.kernel.channels.event import ChannelEvent
-from perdure.runtime.kernel.errors import OperationError
+from perdure.runtime.kernel.invalid_value import invalid
 from perdure.runtime.kernel.requests import Name
 from perdure.runtime.runs.export_view import export_view
 from perdure.runtime.runs.initial_runs import InitialRuns
@@ -120,7 +120,7 @@ async def _open_changes(part: RunsPart, principal: Principal, filters: RunFilter
 
 async def _open_one(part: RunsPart, principal: Principal, filters: RunFilters) -> Opening:
     if filters.run_id is None:
-        raise OperationError("VALIDATION_ERROR", "the channel run needs a run_id")
+        raise invalid("the channel run needs a run_id", "run_id", "a value", "nothing")
     return await open_filtered(part, principal, filters)
 
 

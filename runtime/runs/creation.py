@@ -21,8 +21,9 @@ from perdure.eventlog.append import StreamWrite
 from perdure.eventlog.record import Metadata
 from perdure.runtime.kernel.claims import CLAIM_WINDOW, Claims, Hidden
 from perdure.runtime.kernel.errors import OperationError
+from perdure.runtime.kernel.invalid_value import invalid
 from perdure.runtime.kernel.ownerless import OwnerlessStreams
-from perdure.runtime.secrets.redaction import holds_a_secret
+from perdure.runtime.secrets.redaction import PLAIN_VALUE, holds_a_secret
 from perdure.runtime.secrets.secret import is_sealed
 from perdure.runtime.secrets.secrets import secret_required
 
@@ -188,7 +189,7 @@ class Creation:
         passed = secrets or {}
         new = await self._accept_again(principal, parent, passed)
         if new.accepted.redactor.finds(key):
-            raise OperationError("VALIDATION_ERROR", holds_a_secret("idempotency_key"))
+            raise invalid(holds_a_secret("idempotency_key"), "idempotency_key", PLAIN_VALUE)
         claim = None
         if key is not None:
             asked = {"run_id": parent.created.run_id}
@@ -261,9 +262,9 @@ class Creation:
         unknown = sorted(secrets.keys() - names)
         if unknown:
             name = f"{before.plugin_id}.{before.entry_id}"
-            raise OperationError(
-                "VALIDATION_ERROR", f"secrets: {unknown[0]!r} is no secret argument of {name}"
-            )
+            told = f"secrets: {unknown[0]!r} is no secret argument of {name}"
+            known = f"one of the names {', '.join(sorted(names)) or 'none'}"
+            raise invalid(told, f"secrets.{unknown[0]}", known)
         args = {**before.args, **secrets}
         gone = [name for name in names & args.keys() if is_sealed(args[name])]
         if gone:
@@ -292,7 +293,7 @@ def _check_names(request: CreateRun, accepted: Accepted) -> None:
     redactor = accepted.redactor
     for name in ("task_id", "trace_id", "idempotency_key"):
         if redactor.finds(getattr(request, name)):
-            raise OperationError("VALIDATION_ERROR", holds_a_secret(name))
+            raise invalid(holds_a_secret(name), name, PLAIN_VALUE)
 
 
 def _hidden(values: dict[str, Any], kept: dict[str, Any]) -> Hidden:

@@ -71,7 +71,7 @@ async def open_local_runs(
             trigger_choice=settings.trigger_choice,
             unknown_entries=settings.unknown_entries,
         )
-        async with open_runs(foundation.log, listing, resources, foundation.stopping) as part:
+        async with open_runs(foundation.log, listing, resources, foundation.start_up) as part:
             part.executor.context.entries.problems = loaded.problems
             part.executor.start(Watchdog(env).run)
             if reloader is not None:

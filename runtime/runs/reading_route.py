@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from perdure.runtime.kernel.errors import OperationError
+from perdure.runtime.kernel.invalid_value import invalid
 from perdure.runtime.kernel.operations import operations_of
 from perdure.runtime.kernel.principal import principal_of
 from perdure.runtime.kernel.routes.arguments import path_args, queried, query_args
@@ -47,13 +47,14 @@ def _reading(surface: Surface) -> Handler:
 def _seconds(args: Mapping[str, Any]) -> float:
     """Give how long to wait, or refuse what cannot be waited for."""
     if "wait" not in args:
-        raise OperationError("VALIDATION_ERROR", "after needs wait, such as wait=30")
+        raise invalid("after needs wait, such as wait=30", "wait", "a number of seconds")
     if "at" in args:
         message = "wait is for the run as it is now, and at for the past: pass one of them"
-        raise OperationError("VALIDATION_ERROR", message)
+        raise invalid(message, "at", "no moment where a run is waited for")
     seconds = args["wait"]
     if not isinstance(seconds, float) or seconds < 0:
-        raise OperationError("VALIDATION_ERROR", "wait is a number of seconds, such as wait=30")
+        message = "wait is a number of seconds, such as wait=30"
+        raise invalid(message, "wait", "a number of seconds", type(seconds).__name__)
     return seconds
 
 

@@ -32,7 +32,7 @@ class CreateRun(Request):
 
     plugin_id: Name
     entry_id: Name
-    args: dict[str, Any]
+    args: dict[str, Any] = {}
     task_id: Name | None = None
     trace_id: Name | None = None
     idempotency_key: Key | None = None

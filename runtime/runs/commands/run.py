@@ -141,7 +141,8 @@ def _telling_what_it_takes(entry: tuple[str, str], view: EntryView | None) -> It
     try:
         yield
     except OperationError as error:
-        if view is None or not error.message.startswith("args:"):
+        found = (error.details or {}).get("errors") or [{"path": ""}]
+        if view is None or not found[0]["path"].startswith("args"):
             raise
         takes = " ".join(arguments(view)) or "no arguments"
         raise CommandRefusal(
@@ -149,6 +150,7 @@ def _telling_what_it_takes(entry: tuple[str, str], view: EntryView | None) -> It
             code=error.code,
             exit_code=ExitCode.USAGE,
             remedy=f"{'.'.join(entry)} takes {takes}",
+            details=error.details,
         ) from error
 
 

@@ -35,6 +35,14 @@ async def test_operations_are_called_and_answered(format_: str, autojump_clock: 
         assert (await client.call("log.follow", channel="runs"))["error"]["code"] == (
             "VALIDATION_ERROR"
         )
+        wrong = await client.call("runs.create", plugin_id="test", entry_id="nap")
+        assert wrong["error"]["details"] == {
+            "errors": [{"path": "args.seconds", "expected": "a value", "got": "nothing"}]
+        }
+        await client.send({"id": "x", "call": 5})
+        told = (await client.receive())["error"]["details"]
+        wanted = [{"path": "call", "expected": "str", "got": "int"}]
+        assert told == {"id": "x", "errors": wanted}
 
 
 @both
