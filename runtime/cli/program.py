@@ -155,7 +155,7 @@ def _told_from_below(error: BaseException) -> CommandRefusal | None:
 
 def _of_the_machine(error: BaseException) -> tuple[str, str | None]:
     """Return the message and the remedy for an error of a file or of the system."""
-    from perdure.eventlog.errors import LogUnsupported, OutcomeUnknown, StoreUnreadable
+    from perdure.eventlog.errors import DiskFull, LogUnsupported, OutcomeUnknown, StoreUnreadable
 
     if isinstance(error, OutcomeUnknown | StoreUnreadable):
         return f"The log cannot be used any more: {error.__cause__ or error}.", _DISK_REMEDY
@@ -165,6 +165,8 @@ def _of_the_machine(error: BaseException) -> tuple[str, str | None]:
         if error.filename == STANDARD_OUTPUT:
             remedy = _OUTPUT_REMEDY
         return f"{place}{error.strerror}.", remedy
+    if isinstance(error, DiskFull):
+        return f"{error}.", _SYSTEM_REMEDIES[errno.ENOSPC]
     return str(error), _FILE_REMEDY if isinstance(error, LogUnsupported) else None
 
 
