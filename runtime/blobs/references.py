@@ -106,7 +106,7 @@ async def catch_up(log: EventLog, references: References, *, pass_damage: bool =
 
 def _rows(records: Sequence[Record]) -> Iterator[tuple[str, str, bool]]:
     for record in records:
-        for blob in mentions(record.body):
+        for blob in mentions(record.body, record.scope.rpartition("/")[2]):
             yield (*blob, False)
             if record.name == ExportAppended.event_name:
                 export: ExportAppended = RUN_EVENTS.decode(record)

@@ -206,7 +206,8 @@ def program(features: Features) -> click.Group:
     def main() -> None:
         """Perdure: an event-sourced actor runtime for long-running agent work.
 
-        A RUN is a run's id, or a prefix that matches only one run.
+        A RUN is a run's id, or a prefix that matches only one run. If a server holds the log,
+        commands ask the server; PERDURE_URL=http://HOST:PORT names one elsewhere.
         """
 
     main.features = features

@@ -89,6 +89,11 @@ class Entries:
         entry = self.of(run)
         return entry is not None and entry.resumes
 
+    def is_in_host(self, run: Run) -> bool:
+        """Tell whether a run's entry is executed in the process of its host."""
+        entry = self.of(run)
+        return entry is not None and entry.where != "process"
+
     def is_compatible(self, run: Run) -> bool:
         """Tell whether a run can go on with the plugin that is loaded."""
         plugin = self.plugins.get(run.created.plugin_id)

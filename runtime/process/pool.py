@@ -5,6 +5,7 @@ A plugin that is loaded anew has other programs, whatever its version says, and 
 
 from __future__ import annotations
 
+import errno
 import shutil
 import signal
 import sys
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 WARM: Final = 2  # workers of a kind that are kept for the next run
 IDLE: Final = 60.0  # seconds for which they are kept
 CHILD: Final = "perdure.child"
+_SHORTAGES: Final = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
 
 
 class WorkerKind(NamedTuple):
@@ -129,12 +131,14 @@ class Pool:
         program = kind.program
         command = program.command or (sys.executable, "-m", CHILD, program.home or "")
         if shutil.which(command[0]) is None:
-            raise _not_started(command[0], "there is no such program; install it, or correct it")
+            why = "there is no such program; install it, or correct it"
+            raise _not_started(command[0], why, may_pass=False)
         found = await self._env.run_sync(sandbox.features, limiter=self._look)
         try:
             worker = await start_worker(self._env, command, program, found)
         except OSError as error:
-            raise _not_started(command[0], str(error.strerror)) from error
+            may_pass = error.errno in _SHORTAGES
+            raise _not_started(command[0], str(error.strerror), may_pass=may_pass) from error
         if self._nursery is not None:
             self._nursery.start_soon(worker.pump)
         return worker
@@ -189,8 +193,9 @@ class Pool:
                 del self._kept[kind]
 
 
-def _not_started(name: str, why: str) -> PluginError:
-    return PluginError("PLUGIN_NOT_STARTED", f"{name} cannot be started: {why}", retriable=True)
+def _not_started(name: str, why: str, *, may_pass: bool) -> PluginError:
+    message = f"{name} cannot be started: {why}"
+    return PluginError("PLUGIN_NOT_STARTED", message, retriable=may_pass)
 
 
 def _log(execution: Execution, level: str, line: Line) -> None:

@@ -22,7 +22,7 @@ from perdure.runtime.runs.answers import BulkAnswer
 from perdure.runtime.runs.creation import Superseded
 from perdure.runtime.runs.queries import matching
 from perdure.runtime.runs.requests import CancelMany, RetryMany
-from perdure.runtime.secrets.run_logging import about_run
+from perdure.runtime.secrets.logged_run import about_run
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from perdure.runtime.kernel.claims import Claim
     from perdure.runtime.kernel.principal import Principal
     from perdure.runtime.runs.requests import CreateRun
+    from perdure.runtime.runs.settings import UnknownEntries
     from perdure.runtime.secrets.secrets import Accepted
 
 
@@ -50,22 +51,33 @@ class Superseded(Exception):
 class Creation:
     """Creates runs by request: once for each key, and one attempt after the other."""
 
-    def __init__(self, executor: Executor, *, claim_window: int = CLAIM_WINDOW) -> None:
-        """Keys are free again after a window, in nanoseconds, and when their run has ended."""
+    def __init__(
+        self,
+        executor: Executor,
+        *,
+        claim_window: int = CLAIM_WINDOW,
+        unknown_entries: UnknownEntries = "refuse",
+        take_up: Callable[[str], Awaitable[None]] | None = None,
+    ) -> None:
+        """Keys are free again after a window, in nanoseconds, and when their run has ended.
+
+        A run of an unknown entry is refused, or created and left to fail. ``take_up`` is called for
+        the run that a key stands for, if nobody else executes it.
+        """
         context = executor.context
         self._creator = executor.creator
         self._runs = executor.runs
         self._entries = context.entries
         self._env = context.env
         self._window = claim_window
+        self._take_up = take_up
+        self._unknown_entries = unknown_entries
         self._claims = Claims(context.env, context.secrets.hash_key)
         self._streams = OwnerlessStreams(context.log)
 
     async def create(self, principal: Principal, request: CreateRun) -> Folded[Run]:
         """Accept a run, or find the one that the idempotency key stands for."""
-        new = await self._creator.accept(
-            self._new_id(), request.plugin_id, request.entry_id, request.args, principal.tenant
-        )
+        new = await self._accept(principal, request)
         _check_names(request, new.accepted)
         created = replace(
             self._creator.created(new, principal.tenant, principal.user, timeout=request.timeout),
@@ -77,7 +89,19 @@ class Creation:
             begin = partial(self._creator.append, new, created)
         else:
             begin = partial(self._create_once, principal, request, new, created)
-        return await self._creator.sealed(new, begin)
+        folded = await self._creator.sealed(new, begin)
+        if self._take_up is not None and folded.state.created.run_id != new.run_id:
+            await self._take_up(folded.state.created.run_id)
+        return folded
+
+    async def _accept(self, principal: Principal, request: CreateRun) -> NewRun:
+        run_id, plugin_id, entry_id = self._new_id(), request.plugin_id, request.entry_id
+        is_known = self._entries.get(plugin_id, entry_id) is not None
+        if not is_known and self._unknown_entries == "fail":
+            return self._creator.accept_unknown(run_id, plugin_id, entry_id)
+        return await self._creator.accept(
+            run_id, plugin_id, entry_id, request.args, principal.tenant
+        )
 
     async def _create_once(
         self, principal: Principal, request: CreateRun, new: NewRun, created: RunCreated
@@ -273,10 +297,10 @@ def _check_names(request: CreateRun, accepted: Accepted) -> None:
 
 
 def _hidden(values: dict[str, Any], kept: dict[str, Any]) -> Hidden:
-    """Give arguments as they were passed, and name those that were sealed."""
+    """Give arguments as they were passed, and name those that are not kept as they are."""
     names = [
         name
-        for name, value in kept.items()
-        if name in values and is_sealed(value) and not is_sealed(values[name])
+        for name, value in values.items()
+        if not is_sealed(value) and (name not in kept or is_sealed(kept[name]))
     ]
     return Hidden(values, names)

@@ -132,8 +132,13 @@ class RunsFeature(Feature):
         return RunSettings
 
     def capabilities(self) -> Mapping[str, Any]:
-        """Statuses, types of exports, and what triggering an entry does."""
-        return {"statuses": list[str], "export_types": list[str], "trigger": str}
+        """Statuses, types of exports, what triggering an entry does, and who chooses that."""
+        return {
+            "statuses": list[str],
+            "export_types": list[str],
+            "trigger": str,
+            "trigger_choice": bool,
+        }
 
     def prepared(self, settings: Settings, warn: Callable[[str], None]) -> RunsFeature:
         """Load the plugins that the settings name."""

@@ -19,6 +19,7 @@ from perdure.runtime.plugins.loading import load_plugins
 from perdure.runtime.plugins.reloader import Reloader
 from perdure.runtime.runs.part import RunResources, open_runs
 from perdure.runtime.runs.settings import RunSettings
+from perdure.runtime.secrets.printed_output import output_of_runs
 from perdure.runtime.secrets.secrets import open_secrets
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ async def open_local_runs(
     if loaded is None:
         loaded = load_plugins(settings)
     with ExitStack() as stack:
+        stack.enter_context(output_of_runs())
         reloader = None
         if settings.reload and loaded.outcomes:
             copies = stack.enter_context(TemporaryDirectory(prefix="perdure-"))
@@ -66,6 +68,8 @@ async def open_local_runs(
             secrets=secrets,
             bulk_rate=settings.bulk_rate,
             trigger=settings.trigger,
+            trigger_choice=settings.trigger_choice,
+            unknown_entries=settings.unknown_entries,
         )
         async with open_runs(foundation.log, listing, resources, foundation.start_up) as part:
             part.executor.context.entries.problems = loaded.problems

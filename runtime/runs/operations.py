@@ -19,6 +19,7 @@ from perdure.runtime.kernel.principal import Permission, Principal
 from perdure.runtime.runs.answers import RunAnswer
 from perdure.runtime.runs.queries import PAGE_BYTES, RunQueries
 from perdure.runtime.runs.requests import AnswerRun, CancelRun, CreateRun, RetryRun, WaitForRun
+from perdure.runtime.runs.whole_results import whole_results
 from perdure.runtime.secrets.redaction import PLAIN_VALUE, holds_a_secret
 
 if TYPE_CHECKING:
@@ -72,6 +73,15 @@ class Runs(RunQueries):
             answer["result"] = await self._reader.items(
                 waited, frozenset(waited.state.result), most=PAGE_BYTES
             )
+        return answer
+
+    async def outcome(self, principal: Principal, request: CreateRun) -> RunAnswer:
+        """Create a run and wait for its end; texts and JSON values of its result come whole."""
+        answer = await self.create(principal, request)
+        if "result" in answer:
+            run = (await self._reader.now(principal, answer["run"]["run_id"])).state
+            blobs = self._executor.context.blobs
+            answer["result"] = await whole_results(blobs, run, answer["result"], most=PAGE_BYTES)
         return answer
 
     @operation(

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
 import trio
 
-from perdure.actors.run.outbox import PROGRESS_ITEMS, WINDOW
+from perdure.actors.run.outbox import PROGRESS_ITEMS
 from perdure.actors.run.output import EXPORT_FIELDS
+from perdure.actors.run.reports import WINDOW
 from perdure.actors.run.status import Status
 from perdure.eventlog.units import NANOSECONDS
 from perdure.runtime.blobs.references import References
@@ -35,9 +36,9 @@ from perdure.runtime.runs.index import RunIndex
 from perdure.runtime.runs.operations import Runs
 from perdure.runtime.runs.plugin_list import PluginList
 from perdure.runtime.runs.reader import RunReader
-from perdure.runtime.runs.requests import RunStatus
-from perdure.runtime.runs.settings import TriggerMode
-from perdure.runtime.runs.trigger import Trigger
+from perdure.runtime.runs.requests import RunStatus, Way
+from perdure.runtime.runs.settings import TriggerMode, UnknownEntries
+from perdure.runtime.runs.trigger import Begin, Trigger
 from perdure.runtime.runs.uploads import MAX_UPLOADS, Uploads
 from perdure.runtime.secrets.secrets import Secrets
 
@@ -74,6 +75,8 @@ class RunResources:
     secrets: Secrets | None = None
     bulk_rate: float = RATE
     trigger: TriggerMode = "runs"
+    trigger_choice: bool = False
+    unknown_entries: UnknownEntries = "refuse"
 
 
 class RunsPart(Part):
@@ -87,7 +90,13 @@ class RunsPart(Part):
         self.reader = reader = RunReader(context.log, executor.runs)
         self._claim_window = resources.claim_window
         self._trigger = resources.trigger
-        creation = Creation(executor, claim_window=resources.claim_window)
+        self._trigger_choice = resources.trigger_choice
+        creation = Creation(
+            executor,
+            claim_window=resources.claim_window,
+            unknown_entries=resources.unknown_entries,
+            take_up=None if resources.only is None else partial(take_up, executor),
+        )
         cancellation = Cancellation(executor)
         self.runs = Runs(executor, index, reader, creation, cancellation)
         self.uploads = Uploads(context, reader, resources.references or References())
@@ -95,10 +104,11 @@ class RunsPart(Part):
         entries = context.entries
         plugins = PluginList(context.log, lambda: (entries.plugins, entries.problems))
         services = [self.runs, bulk, plugins, self.uploads]
-        if self._trigger == "runs":
-            services.append(Trigger(self.runs.create))
-        elif self._trigger == "direct":
-            services.append(Trigger(DirectRuns(context).create, recorded=False))
+        if self._trigger != "off":
+            direct = DirectRuns(context, resources.unknown_entries)
+            ways: dict[Way, Begin] = {"runs": self.runs.outcome, "direct": direct.outcome}
+            choice = resources.trigger_choice
+            services.append(Trigger(ways, self._trigger, callers_choose=choice))
         self.services = services
 
     @property
@@ -166,6 +176,7 @@ class RunsPart(Part):
             "statuses": list(get_args(RunStatus)),
             "export_types": list(EXPORT_FIELDS),
             "trigger": self._trigger,
+            "trigger_choice": self._trigger_choice,
         }
 
 

@@ -18,9 +18,9 @@ import perdure.runtime.secrets.errors  # noqa: F401 - declares the code that is 
 from perdure.eventlog.errors import LogClosed
 from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.invalid_value import invalid
+from perdure.runtime.secrets.logged_run import about_run
 from perdure.runtime.secrets.redaction import PLAIN_VALUE, Redactor, holds_a_secret
 from perdure.runtime.secrets.references import ALL_TO_ALL, FOLDER, SecretNotFound, SecretSource
-from perdure.runtime.secrets.run_logging import about_run
 from perdure.runtime.secrets.sealed_files import SealFolder
 from perdure.runtime.secrets.secret import SEALED, is_sealed, reference_in
 from perdure.runtime.secrets.vault import Vault

@@ -148,6 +148,11 @@ class Invocation:
         """Print a line for people; whatever it is made of, it does not steer the terminal."""
         click.echo(printable(text), err=err, color=self.color)
 
+    def note(self, text: str) -> None:
+        """Print a line for people beside what the command prints; programs get none."""
+        if not self.json:
+            self.say(text, err=True)
+
     def warn(self, text: str) -> None:
         """Tell people what is wrong, where it does not stop the command."""
         self.say(f"Warning: {text}", err=True)

@@ -169,7 +169,10 @@ def test_the_past_is_shown_at_a_cursor_and_at_an_instant(used: Shell) -> None:
     then = used.json("show", run_id, "--at", started)
     assert then["run"]["status"] in {"queued", "running"}
     assert used.json("show", run_id, "--at", then["cursor"]) == then
-    assert "This is an earlier state" in used.call("show", run_id, "--at", then["cursor"]).output
+    assert (
+        "This is the state at that moment"
+        in used.call("show", run_id, "--at", then["cursor"]).output
+    )
     page = used.json("runs", "--at", then["cursor"])
     assert [run["run_id"] for run in page["runs"]] == [run_id]
     assert page["runs"][0] == then["run"]
@@ -228,6 +231,15 @@ def test_exports_are_printed_in_order(used: Shell) -> None:
     failed = used.runs()[1]["run_id"]
     assert used.call("export", failed).output == "This run has no exports.\n"
     assert used.json_lines("export", failed) == []
+
+
+def test_a_large_text_is_printed_by_its_beginning_and_its_address(shell: Shell) -> None:
+    """All of it is at the address."""
+    shell.call("run", "test.pour", "--arg", "items=1", "--arg", "size=70000")
+    run_id = shell.runs()[0]["run_id"]
+    (item,) = shell.json_lines("export", run_id)
+    shown = shell.call("export", run_id).output.splitlines()[1]
+    assert shown == f"{'x' * 200}… ({item['binary_url']})"
 
 
 def test_log_lines_have_time_and_level_and_dropped_ones_are_counted(shell: Shell) -> None:

@@ -255,10 +255,10 @@ def test_ctrl_c_twice_forces_it(shell: Shell) -> None:
 def test_ctrl_c_three_times_leaves_at_once(shell: Shell) -> None:
     """Even while an entry blocks the event loop; the run can be gone on with."""
     Path("blocking.py").write_text(
-        "import time\nfrom perdure import RunContext, entry, plugin\n\n"
+        "import os, time\nfrom perdure import RunContext, entry, plugin\n\n"
         "@plugin('blocking')\nclass Blocking:\n    @entry\n"
         "    async def block(self, ctx: RunContext) -> None:\n"
-        "        print('blocks', flush=True)\n        time.sleep(60)\n",
+        "        os.write(1, b'blocks\\n')\n        time.sleep(60)\n",
         "utf-8",
     )
     path = os.pathsep.join([str(Path.cwd()), shell.environment()["PYTHONPATH"]])

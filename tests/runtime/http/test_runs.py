@@ -94,7 +94,8 @@ async def test_a_caller_can_wait_for_the_end(autojump_clock: MockClock) -> None:
         assert response.status_code == 200
         assert body["status"] == "succeeded"
         assert [item["json"] for item in body["result"]] == ["rested"]
-        assert body["result"][0]["export_item_id"] == body["result_refs"][0]["export_item_id"]
+        item = {"export_item_id": body["result"][0]["export_item_id"], "type": "json"}
+        assert body["result_refs"] == [item]
         failed = await asking.create("fail", mode="sync")
         assert (failed.status_code, failed.json()["status"]) == (200, "failed")
         assert failed.json()["result"] == []
