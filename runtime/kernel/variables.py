@@ -5,6 +5,7 @@ from typing import Final
 PREFIX: Final = "PERDURE_"
 CONFIG: Final = "PERDURE_CONFIG"  # names the file with settings
 URL: Final = "PERDURE_URL"  # names the server that commands ask
+TRUSTED: Final = "SSL_CERT_FILE"  # OpenSSL's: the certificates that a server's is checked with
 SECRET_PREFIX: Final = "PERDURE_SECRET_"  # noqa: S105 - what values of secrets begin with
 
 # In the process of an entry. What such a process starts inherits them; none is a setting.

@@ -87,7 +87,7 @@ class Entry:
     @property
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of the arguments."""
-        (schema,), parts = msgspec.json.schema_components([self.arguments])
+        (schema,), parts = msgspec.json.schema_components([self.arguments], schema_hook=_any_value)
         named = parts.pop(self.arguments.__name__, schema)
         if self.secrets:
             named = {**named, "properties": published(named["properties"], self.secrets)}
@@ -299,4 +299,18 @@ def _arguments(name: str, entry_id: str, handler: Callable[..., Any]) -> type[ms
     made = msgspec.defstruct(entry_id, fields, kw_only=True, forbid_unknown_fields=True)
     for mistake in mistakes(made):
         raise DeclarationError(f"{name}: {mistake}")
+    for field_name, hint, *_ in fields:
+        try:
+            msgspec.json.schema(hint, schema_hook=_any_value)
+        except TypeError:
+            raise DeclarationError(
+                f"{name}: argument {field_name!r} has a type that JSON has no values of"
+            ) from None
     return made
+
+
+def _any_value(hint: type) -> dict[str, Any]:
+    """Describe a type that msgspec has no schema for: an object of Python is any value."""
+    if hint is object:
+        return {"description": "any value"}
+    raise NotImplementedError

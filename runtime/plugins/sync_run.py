@@ -14,9 +14,11 @@ from perdure.runtime.kernel.completion import completed
 from perdure.runtime.plugins.byte_source import bytes_of
 from perdure.runtime.plugins.contract import ONCE, Retry
 from perdure.runtime.plugins.current_run import CurrentRun, ReportingRun
+from perdure.runtime.plugins.run_messages import Step, rule_of
+from perdure.runtime.plugins.step_body import StepBody
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
 
     from perdure.runtime.plugins.byte_source import Piece
     from perdure.runtime.plugins.run_port import RunPort
@@ -82,7 +84,9 @@ class SyncRun(ReportingRun):
         """Do something once: its result is recorded and returned again after a crash.
 
         The function itself runs at least once. Whatever it calls outside can be told apart by
-        ``attempt_token`` and the step's name, which stay the same.
+        ``attempt_token`` and the step's name, which stay the same. A plain function cannot be
+        stopped, so it has no time limit here: pass one to what it calls.
         """
-        body = cast("Callable[..., Awaitable[Value]]", fn)  # the port knows what it returns
-        return completed(self._awaited.step(name, body, *args, retry=retry))
+        step = Step(name=name, retry=rule_of(retry)).checked()
+        body = StepBody(name, fn, args, retry).checked()
+        return cast("Value", completed(self._port.step(step, body.plain)))

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 WARM: Final = 2  # workers of a kind that are kept for the next run
 IDLE: Final = 60.0  # seconds for which they are kept
 CHILD: Final = "perdure.child"
+SHORTAGES: Final = frozenset({errno.EAGAIN, errno.ENOMEM})
 TOO_MANY_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE})
 FREE_FILES: Final = 0.1  # seconds between two tries to start a process with few descriptors left
 LONGEST_WAIT: Final = 30.0  # seconds for which a run waits for descriptors
@@ -141,7 +142,8 @@ class Pool:
         command = program.command or (sys.executable, "-m", CHILD, program.home or "")
         path = shutil.which(command[0])
         if path is None:
-            raise _not_started(command[0], "there is no such program; install it, or correct it")
+            why = "there is no such program; install it, or correct it"
+            raise _not_started(command[0], why, may_pass=False)
         longest = self._env.monotonic() + LONGEST_WAIT
         while (worker := await self._try_to_start(program, (path, *command[1:]), longest)) is None:
             await self.let_go()  # those that wait for a run hold descriptors too
@@ -159,10 +161,11 @@ class Pool:
             return await start_worker(self._env, command, program, order)
         except OSError as error:
             if error.errno not in TOO_MANY_FILES:
-                raise _not_started(command[0], str(error.strerror)) from error
+                may_pass = error.errno in SHORTAGES
+                raise _not_started(command[0], str(error.strerror), may_pass=may_pass) from error
             if self._env.monotonic() > longest:
                 remedy = "the server has too few descriptors; raise its limit (ulimit -n)"
-                raise _not_started(command[0], remedy) from error
+                raise _not_started(command[0], remedy, may_pass=True) from error
             return None
 
     async def _keep(self, kind: WorkerKind, worker: Worker) -> bool:
@@ -219,8 +222,9 @@ class Pool:
                 del self._kept[kind]
 
 
-def _not_started(name: str, why: str) -> PluginError:
-    return PluginError("PLUGIN_NOT_STARTED", f"{name} cannot be started: {why}", retriable=True)
+def _not_started(name: str, why: str, *, may_pass: bool) -> PluginError:
+    message = f"{name} cannot be started: {why}"
+    return PluginError("PLUGIN_NOT_STARTED", message, retriable=may_pass)
 
 
 def _log(execution: Execution, level: str, line: Line) -> None:

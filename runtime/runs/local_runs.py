@@ -21,6 +21,7 @@ from perdure.runtime.plugins.reloader import Reloader
 from perdure.runtime.process.sandbox import Sandbox
 from perdure.runtime.runs.part import RunResources, open_runs
 from perdure.runtime.runs.settings import RunSettings
+from perdure.runtime.secrets.printed_output import output_of_runs
 from perdure.runtime.secrets.secrets import open_secrets
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ async def open_local_runs(
     if loaded is None:
         loaded = load_plugins(settings)
     with ExitStack() as stack:
+        stack.enter_context(output_of_runs())
         reloader = None
         if settings.reload and loaded.outcomes:
             copies = stack.enter_context(TemporaryDirectory(prefix="perdure-"))
@@ -71,8 +73,10 @@ async def open_local_runs(
             bulk_rate=settings.bulk_rate,
             trigger=settings.trigger,
             sandbox=sandbox,
+            trigger_choice=settings.trigger_choice,
+            unknown_entries=settings.unknown_entries,
         )
-        async with open_runs(foundation.log, listing, resources, foundation.stopping) as part:
+        async with open_runs(foundation.log, listing, resources, foundation.start_up) as part:
             part.executor.context.entries.problems = loaded.problems
             part.executor.start(Watchdog(env).run)
             if programs_of(loaded.plugins):

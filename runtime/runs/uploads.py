@@ -21,7 +21,7 @@ from perdure.actors.run.status import Status
 from perdure.actors.run.views import seconds
 from perdure.eventlog.errors import LogClosed
 from perdure.eventlog.units import NANOSECONDS
-from perdure.runtime.blobs.blob import Blob, scope_of
+from perdure.runtime.blobs.blob import Blob, blob_path, scope_of
 from perdure.runtime.blobs.references import named_by
 from perdure.runtime.blobs.store import Draft
 from perdure.runtime.kernel.errors import OperationError
@@ -190,7 +190,8 @@ class Uploads:
             try:
                 await self._active(upload.principal, upload.run_id)
                 size, blob = draft.size, await draft.publish()
-                upload.blob = {"binary_url": blob.url, "sha256": blob.sha256, "size": size}
+                path = blob_path(upload.run_id, blob.sha256)
+                upload.blob = {"binary_url": path, "sha256": blob.sha256, "size": size}
                 self._keep_finished(upload)
             finally:
                 await upload.give_up()

@@ -37,7 +37,7 @@ from perdure.runtime.runs.requests import (
     ListRuns,
     RetryRun,
 )
-from perdure.runtime.runs.settings import TriggerMode
+from perdure.runtime.runs.settings import TriggerMode, UnknownEntries
 from perdure.runtime.secrets.references import SecretSource
 from perdure.runtime.secrets.sealed_files import Seals
 from perdure.runtime.secrets.secrets import Secrets
@@ -172,6 +172,9 @@ async def service(  # noqa: PLR0913, PLR0917 - each has a default
     bulk_rate: float = RATE,
     trigger: TriggerMode = "runs",
     snapshots: Snapshots | None = None,
+    *,
+    trigger_choice: bool = False,
+    unknown_entries: UnknownEntries = "refuse",
     **limits: Any,
 ) -> AsyncIterator[Service]:
     """Run a node in memory; leaving the block ends it as a crash would."""
@@ -190,6 +193,8 @@ async def service(  # noqa: PLR0913, PLR0917 - each has a default
             secrets=secrets,
             bulk_rate=bulk_rate,
             trigger=trigger,
+            trigger_choice=trigger_choice,
+            unknown_entries=unknown_entries,
         ) as node,
     ):
         yield Service(node, store)

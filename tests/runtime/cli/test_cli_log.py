@@ -12,8 +12,6 @@ import pytest
 from perdure.eventlog.env import RealEnv
 from perdure.eventlog.sqlite import SqliteStore
 from perdure.eventlog.sqlite.lock import holder_of
-from perdure.runtime.process import sandbox_features
-from perdure.runtime.process.control_groups import ControlGroups
 from tests.runtime.cli.terminal import Shell
 from tests.runtime.settings import TABLE
 
@@ -129,7 +127,6 @@ def test_a_backup_is_verified_where_it_lies(used: Shell) -> None:
         ("runs",),
         ("serve", "--port", "0"),
         ("log", "restore", "copy.perdure"),
-        ("doctor",),
     ],
 )
 def test_a_backup_is_no_place_for_a_log(used: Shell, words: tuple[str, ...]) -> None:
@@ -170,30 +167,6 @@ def test_what_cannot_be_backed_up_or_restored_leaves_nothing(shell: Shell) -> No
     assert sorted(path.name for path in Path().iterdir()) == ["data", "text"]
 
 
-def test_doctor_looks_at_everything(used: Shell) -> None:
-    """Versions, log, disk, clock and sandbox; nothing is left behind."""
-    checks = {check["name"]: check for check in used.json("doctor")["checks"]}
-    assert checks.keys() >= {
-        "perdure",
-        "python",
-        "sqlite",
-        "log",
-        "writer",
-        "disk space",
-        "fsync",
-        "clock",
-        "sandbox: isolation",
-        "sandbox: network",
-        "sandbox: processes",
-        "sandbox: memory",
-    }
-    assert "format 2" in checks["log"]["value"]
-    assert checks["writer"]["value"] == "nobody"
-    assert {check["status"] for check in checks.values()} <= {"ok", "warn"}
-    assert all(check["remedy"] for check in checks.values() if check["status"] != "ok")
-    assert not list(used.data.glob(".perdure-doctor*"))
-
-
 def test_what_is_made_is_for_its_owner_alone(used: Shell) -> None:
     """Directories, the log, projections, backups; doctor tells if somebody has opened them."""
     used.call("log", "backup", "copy.perdure")
@@ -207,53 +180,6 @@ def test_what_is_made_is_for_its_owner_alone(used: Shell) -> None:
     checks = {check["name"]: check for check in used.json("doctor")["checks"]}
     assert checks["data directory"]["status"] == "warn"
     assert f"chmod 700 {used.data}" in checks["data directory"]["remedy"]
-
-
-def test_doctor_tells_what_is_enforced_for_processes(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is not is a warning, with what holds instead and how to change that."""
-    poor = sandbox_features.SandboxFeatures(trouble="Operation not permitted")
-    monkeypatch.setattr(sandbox_features, "features", lambda: poor)
-    checks = {check["name"]: check for check in shell.json("doctor")["checks"]}
-    for name, told, remedy in (
-        ("isolation", "Operation not permitted", "user namespaces"),
-        ("network", "has no effect", "network namespaces"),
-        ("processes", "not limited", "Delegate=yes"),
-        ("memory", "each process", "Delegate=yes"),
-    ):
-        check = checks[f"sandbox: {name}"]
-        assert check["status"] == "warn"
-        assert told in check["value"]
-        assert remedy in check["remedy"]
-    groups = ControlGroups("/there", "/there", is_unified=True)
-    rich = sandbox_features.SandboxFeatures(namespaces=1, network=True, groups=groups)
-    monkeypatch.setattr(sandbox_features, "features", lambda: rich)
-    checks = {check["name"]: check for check in shell.json("doctor")["checks"]}
-    promised = [check for name, check in checks.items() if name.startswith("sandbox")]
-    assert [check["status"] for check in promised] == ["ok"] * 4
-
-
-def test_doctor_before_the_first_run(shell: Shell) -> None:
-    """There is nothing to complain of, and nothing is made."""
-    result = shell.call("doctor")
-    assert result.exit_code == 0
-    assert "none yet" in result.output
-    assert not shell.data.exists()
-
-
-def test_doctor_finds_what_is_wrong(used: Shell) -> None:
-    """A log that cannot be read, and a clock that went back."""
-    ahead = sqlite3.connect(used.data / "log.db")
-    ahead.execute("DROP TRIGGER events_are_never_changed")
-    ahead.execute("UPDATE events SET commit_time = 4102444800000000000")
-    ahead.commit()
-    ahead.close()
-    assert "The clock was set back" in used.call("doctor").output
-    (used.data / "log.db").write_bytes(b"nothing")
-    result = used.call("doctor")
-    assert result.exit_code == 1
-    assert "is not a log" in result.output
 
 
 def test_the_holder_of_a_log_is_known_without_disturbing_it(tmp_path: Path) -> None:
