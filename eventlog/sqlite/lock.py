@@ -36,8 +36,8 @@ class WriterLock:
             os.close(self._fd)
             raise LogLocked(str(log_path), pid) from None
         try:
-            os.ftruncate(self._fd, 0)
-            os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+            # over what was there, which needs no room on a full disk
+            os.ftruncate(self._fd, os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0))
         except OSError:
             self.release()
             raise

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 RESERVE: Final = 1 << 20  # bytes; each of the handful of databases needs 32 KiB and some pages
 ROOM: Final = 256 << 10  # bytes beside the reserve without which the disk is full
-_PIECE: Final = bytes(16 << 10)
+_PIECE: Final = bytes(128 << 10)
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -31,31 +31,37 @@ class Reserve:
         self._was_taken = False
 
     def release(self) -> None:
-        """Give the room back to the disk, if it was taken."""
-        self._path.unlink(missing_ok=True)
+        """Give the room back to the disk, if it was taken; where that fails, opening tells why."""
+        with suppress(OSError):
+            self._path.unlink()
 
     def take(self) -> None:
         """Take the room, or as much as there is; raise DiskFull unless there is more than that."""
         self._was_taken = True
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            self._grow(descriptor)
+            self._grow()
         except OSError as error:
             if error.errno in _FULL:
                 raise DiskFull("the disk is full") from error
             raise
+
+    def keep(self) -> None:
+        """Take what is lacking, if any was taken before: closing the log has freed some."""
+        with suppress(OSError, DiskFull):
+            if self._was_taken and not self._is_whole():
+                self.take()
+
+    def _is_whole(self) -> bool:
+        return self._path.exists() and self._path.stat().st_size >= RESERVE
+
+    def _grow(self) -> None:
+        """Write until there is the reserve and some room; then give the room back."""
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            size = os.fstat(descriptor).st_size
+            while size < RESERVE + ROOM:
+                size += os.pwrite(descriptor, _PIECE, size)
         finally:
             with suppress(OSError):
                 os.ftruncate(descriptor, min(RESERVE, os.fstat(descriptor).st_size))
             os.close(descriptor)
-
-    def keep(self) -> None:
-        """Take what was lacking, if any was taken before: closing the log has freed some."""
-        if self._was_taken:
-            with suppress(OSError, DiskFull):
-                self.take()
-
-    def _grow(self, descriptor: int) -> None:
-        size = os.fstat(descriptor).st_size
-        while size < RESERVE + ROOM:
-            size += os.pwrite(descriptor, _PIECE, size)

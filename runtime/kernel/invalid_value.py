@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import msgspec
@@ -71,7 +72,8 @@ def invalid_values(
     if wanted.__struct_config__.forbid_unknown_fields:
         names = ", ".join(sorted(fields)) or "none"
         known = f"one of the names {names}" if fields else "no names"
-        found = [_value(f"{at}{hide(str(name))}", known) for name in args if name not in fields]
+        unknown = islice((str(name) for name in args if name not in fields), MOST)
+        found = [_value(f"{at}{hide(name)}", known) for name in unknown]
     for name, field in fields.items():
         if name in args:
             found.extend(_in_field(f"{at}{name}", args[name], field.type, builtin_types))

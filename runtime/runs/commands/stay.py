@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -39,17 +39,19 @@ def stay(invocation: Invocation, choice: Choice, begin: Begin, interrupts: Inter
 async def _stay(
     invocation: Invocation, choice: Choice, begin: Begin, interrupts: Interrupts
 ) -> ExitCode:
-    """Begin and stay. An interrupt before there is a run to end cancels all of it."""
+    """Begin and stay. An interrupt before there is a run to end cancels all of it.
+
+    A run that is executed here goes on if nobody reads its output.
+    """
     code, begun = ExitCode.INTERRUPTED, trio.Event()
-    with interrupts.listening():
+    with interrupts.listening(), best_effort_output() if choice.is_here else nullcontext():
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_stop_beginning, interrupts, begun, nursery.cancel_scope)
             async with choice.client(writing=True) as client:
                 if choice.is_here:
                     begun.set()
                     await trio.lowlevel.checkpoint_if_cancelled()
-                    with best_effort_output():  # the run goes on if nobody reads its output
-                        code = await _execute(client, invocation, await begin(client), interrupts)
+                    code = await _execute(client, invocation, await begin(client), interrupts)
                 else:
                     answer = await begin(client)
                     begun.set()

@@ -53,7 +53,7 @@ class Bodies(RetriedBodies):
         run.status("loading", "the first part")
         await at.pause(0.3)
         run.progress(0.4, "x")
-        await at.pause(0.3)  # or the question's message would take its place
+        await at.pause(0.3)
         await at.wait(run.ask("seen?"))
 
     async def nothing(self, run: Any, at: Place) -> None:

@@ -20,6 +20,7 @@ from perdure.actors.run.events import (
 from perdure.eventlog import MemoryStore
 from perdure.runtime.plugins.run_context import RunContext
 from tests.runtime.execution.test_current_run import PLUGINS, Ran, Scripted, ran
+from tests.runtime.execution.test_escalation import set_clock
 from tests.runtime.service import events, service, until_ended
 
 
@@ -209,3 +210,24 @@ async def test_a_report_that_is_too_long_costs_no_run(autojump_clock: MockClock)
     assert end.record["status"] == "succeeded"
     assert end.record["stage"] == "s" * 63 + "…"
     assert end.record["message"] == "m" * 4095 + "…"
+
+
+async def test_a_clock_that_is_set_back_neither_stops_reports_nor_hurries_them(
+    autojump_clock: MockClock,
+) -> None:
+    """The log stays at the latest instant it has seen; reports go by the clock as it is now."""
+    async with service(plugins=PLUGINS) as s:
+
+        async def body(ctx: RunContext) -> None:
+            for number in range(200):
+                ctx.run.progress(number / 200)
+                await trio.sleep(0.01)
+                if number == 100:
+                    set_clock(s.world, -3600.0)
+            await trio.sleep(1)
+
+        Scripted.body = staticmethod(body)
+        run_id = (await s.start("go"))["run_id"]
+        await s.finished(run_id)
+        reports = [report.progress for report in s.world.events(run_id, ProgressReported)]
+        assert 5 <= sum(progress > 0.5 for progress in reports) <= 11
