@@ -80,8 +80,12 @@ class History:
 
     def has(self, step: str) -> bool:
         """Tell whether a step has its outcome, a sleep its end, a question its id, a child its."""
-        recorded = (self.values, self.sleeps, self.questions, self.children)
-        return any(step in steps for steps in recorded)
+        return (
+            step in self.values
+            or step in self.sleeps
+            or step in self.questions
+            or step in self.children
+        )
 
     def _add_report(self, report: Report) -> None:
         if report.stage is not None:

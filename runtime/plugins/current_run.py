@@ -160,7 +160,8 @@ class CurrentRun(ReportingRun):
 
         The function itself runs at least once. Whatever it calls outside can be told apart by
         ``attempt_token`` and the step's name, which stay the same. A try that takes longer than
-        ``timeout`` seconds is stopped and has failed.
+        ``timeout`` seconds is stopped and has failed; a plain function cannot be stopped, and is
+        refused a time limit.
         """
         step = Step(name=name, retry=rule_of(retry)).checked()
         body = StepBody(name, fn, args, retry, checked_limit(timeout)).checked()

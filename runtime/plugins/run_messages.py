@@ -230,6 +230,15 @@ def checked_limit(seconds: float | None) -> float | None:
     return seconds
 
 
+def refuse_limit(seconds: float | None) -> None:
+    """Refuse a time limit where a step cannot be stopped."""
+    if seconds is not None:
+        _refuse(
+            "a plain function cannot be stopped, so its steps have no time limit: pass one to what"
+            " the step calls, or make the entry `async def`"
+        )
+
+
 def _number(item: str, run_id: str) -> int:
     named = item_number(item) if isinstance(item, str) else None
     if named is None or named[0] != run_id:

@@ -14,7 +14,7 @@ from perdure.runtime.kernel.completion import completed
 from perdure.runtime.plugins.byte_source import bytes_of
 from perdure.runtime.plugins.contract import ONCE, Retry
 from perdure.runtime.plugins.current_run import CurrentRun, ReportingRun
-from perdure.runtime.plugins.run_messages import Step, rule_of
+from perdure.runtime.plugins.run_messages import Step, refuse_limit, rule_of
 from perdure.runtime.plugins.step_body import StepBody
 
 if TYPE_CHECKING:
@@ -80,13 +80,22 @@ class SyncRun(ReportingRun):
         more: Any = {"mime": mime, "key": key, "metadata": metadata}
         return completed(self._awaited.export_bytes(given, description, **more))
 
-    def step(self, name: str, fn: Callable[..., Value], *args: Any, retry: Retry = ONCE) -> Value:
+    def step(
+        self,
+        name: str,
+        fn: Callable[..., Value],
+        *args: Any,
+        retry: Retry = ONCE,
+        timeout: float | None = None,
+    ) -> Value:
         """Do something once: its result is recorded and returned again after a crash.
 
         The function itself runs at least once. Whatever it calls outside can be told apart by
-        ``attempt_token`` and the step's name, which stay the same. A plain function cannot be
-        stopped, so it has no time limit here: pass one to what it calls.
+        ``attempt_token`` and the step's name, which stay the same. A try that takes longer than
+        ``timeout`` seconds is stopped and has failed; a plain function cannot be stopped, and is
+        refused a time limit.
         """
+        refuse_limit(timeout)
         step = Step(name=name, retry=rule_of(retry)).checked()
         body = StepBody(name, fn, args, retry).checked()
         return cast("Value", completed(self._port.step(step, body.plain)))

@@ -171,3 +171,4 @@ def test_a_run_is_open_or_has_ended() -> None:
     """Whoever reads texts finds each status in one of two sets."""
     assert {"queued", "running", "cancel_requested"} == OPEN
     assert {"succeeded", "failed", "canceled", "timeout"} == ENDED
+    assert [status.is_terminal for status in Status] == [status in ENDED for status in Status]

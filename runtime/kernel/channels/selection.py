@@ -65,8 +65,15 @@ class Selection:
         """
         passes = None if read is self.where else self.where.matches
         events: list[ChannelEvent] = []
+        first = 0
+        if passes is None:  # most records have one event each, so as many as may be are taken
+            events = [event for record in records[:limit] for event in show(record)]
+            first = limit
+            if len(events) > limit:
+                events, first = [], 0
         taken = len(records)
-        for number, record in enumerate(records):
+        for number in range(first, len(records)):
+            record = records[number]
             if passes is None or passes(record):
                 shown = show(record)
                 if shown and len(events) >= limit:

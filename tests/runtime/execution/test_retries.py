@@ -57,6 +57,15 @@ async def test_a_try_that_takes_too_long_is_stopped(place: str) -> None:
     ]
 
 
+@pytest.mark.parametrize("place", ["plain", "threaded"])
+async def test_what_cannot_be_stopped_has_no_time_limit(place: str) -> None:
+    """A plain function is refused one at the call, with what to do instead."""
+    calls, kind, message, *_ = await told(place, "takes_too_long")
+    assert (calls, kind) == (0, "PluginError")
+    assert message.startswith("VALIDATION_ERROR: a plain function cannot be stopped")
+    assert "make the entry `async def`" in message
+
+
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), "1"])
 async def test_a_time_limit_is_a_time(autojump_clock: MockClock, seconds: float) -> None:
     """Anything else is refused at the call."""
