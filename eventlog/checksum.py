@@ -36,8 +36,7 @@ def is_sound(values: Sequence[object]) -> bool:
     return crc32(_encoded(values), _SOUND) == _SOUND
 
 
-def sound_size(rows: Sequence[Sequence[object]]) -> int:
-    """Give the bytes of rows, at most AT_ONCE, if all are sound, and 0 if one is not."""
-    data = _encoded(rows)
+def are_sound(rows: Sequence[Sequence[object]]) -> bool:
+    """Tell whether all rows, at most AT_ONCE, are what their checksums were made of."""
     header = 1 if len(rows) < _LONG_ARRAY else 3
-    return len(data) if crc32(memoryview(data)[header:], _SOUND) == _SOUND else 0
+    return crc32(memoryview(_encoded(rows))[header:], _SOUND) == _SOUND

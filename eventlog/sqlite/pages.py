@@ -14,7 +14,7 @@ from itertools import islice
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from perdure.eventlog.checksum import AT_ONCE, is_sound, sound_size
+from perdure.eventlog.checksum import AT_ONCE, are_sound, is_sound
 from perdure.eventlog.errors import DamagedRecord, StoreDamaged
 from perdure.eventlog.record import START, Mark, Record
 from perdure.eventlog.sqlite import schema
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     Row = tuple[Any, ...]
 
 _TYPES: Final = (int, str, int, str, bytes, str, bytes, int, int, int, int, bytes, NoneType)
+_BODY: Final = Record._fields.index("body")
+_META: Final = Record._fields.index("meta")
 _MISMATCH: Final = "its checksum does not match"
 _MISSING: Final = "it is missing"
 _make: Final = partial(tuple.__new__, Record)  # Record._make without its check
@@ -167,19 +169,19 @@ class Pages:
         self, rows: Iterator[Row], records: list[Record], bounds: Bounds, at_once: int
     ) -> tuple[Row | None, bool]:
         """Take rows up to a bound or a damaged one; give that, and whether there are more."""
-        size, is_rough = 0, False  # rough: too high, which is good enough while it is low
+        size = 0
         while some := list(islice(rows, min(at_once, bounds.records - len(records)))):
-            whole = sound_size(some) if some[0][0] > self._unchecked else 0
-            if is_rough and (not whole or size + whole >= bounds.bytes):
-                size, is_rough = sum([record.size for record in records]), False
-            if whole and size + whole < bounds.bytes:
-                records.extend(map(_make, some))
-                size, is_rough = size + whole, True
-                continue
+            are_all_sound = some[0][0] > self._unchecked and are_sound(some)
+            if are_all_sound:
+                more = sum([len(row[_BODY]) + len(row[_META]) for row in some])
+                if size + more < bounds.bytes:
+                    records.extend(map(_make, some))
+                    size += more
+                    continue
             for row in some:
                 if size >= bounds.bytes:
                     return None, True
-                if not self._is_sound(row):
+                if not are_all_sound and not self._is_sound(row):
                     return row, True
                 records.append(_make(row))
                 size += records[-1].size

@@ -113,7 +113,9 @@ def end_missed(self: Selection, *args: Any, read: Filter, shown: Any) -> Portion
     return portion._replace(end=bool(portion.end and portion.events)) if pushed(read) else portion
 
 
-def bound_ignored(self: Selection, records: Any, limit: int, *, read: Filter, shown: Any) -> Portion:
+def bound_ignored(
+    self: Selection, records: Any, limit: int, *, read: Filter, shown: Any
+) -> Portion:
     """Push all there is at once."""
     return real_portion(self, records, 1000 if pushed(read) else limit, read=read, shown=shown)
 
