@@ -11,9 +11,10 @@ An id is chosen by the client and free again when what it named has ended: a cal
 a follow with ``end`` or an error. Credit counts events: a follow that has a credit gets so many
 and waits for more; without one the connection itself is the limit.
 
-``Conversation`` reads messages and gives what is to be done; it writes messages and knows what is
-open. A message that makes no sense is answered with an error; credit and stop for a follow that has
-ended are passed over, since the two messages have met on their way.
+``Conversation`` reads messages, which changes nothing and can be done in a thread, and gives what
+is to be done; it writes messages and knows what is open. A message that makes no sense is answered
+with an error; credit and stop for a follow that has ended are passed over, since the two messages
+have met on their way.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import msgspec
 
 from perdure.eventlog.errors import CodecError
+from perdure.runtime.kernel.decoding import Decoded, weighed
 from perdure.runtime.kernel.errors import OperationError
 
 if TYPE_CHECKING:
@@ -114,12 +116,18 @@ class Conversation:
 
     # What a client says
 
-    def receive(self, message: str | bytes) -> ClientMessage | ImmediateReply | None:
-        """Give what a message asks for, or the reply that tells what is wrong with it."""
+    def read(self, message: str | bytes) -> Decoded | ImmediateReply:
+        """Decode a message, or give the reply that tells what is wrong with it."""
         try:
-            value = self._format.decode(message)
+            return weighed(self._format.decode(message), message)
         except CodecError as error:
             return self._refuse(f"this is no message: {error}")
+
+    def receive(self, message: Decoded | ImmediateReply) -> ClientMessage | ImmediateReply | None:
+        """Give what a message that was read asks for, or what to reply."""
+        if isinstance(message, ImmediateReply):
+            return message
+        value, weight = message
         if not isinstance(value, dict):
             return self._refuse("a message is an object with an id")
         name = next((name for name in _KINDS if name in value), None)
@@ -131,7 +139,7 @@ class Conversation:
         except msgspec.ValidationError as error:
             return self._refuse(f"this is no {name}: {error}", value.get("id"))
         if isinstance(asked, Call | Follow):
-            return self._begin(asked, len(message))
+            return self._begin(asked, weight)
         return asked if asked.id in self.subscriptions else None
 
     def _begin(self, asked: Call | Follow, size: int) -> ClientMessage | ImmediateReply:

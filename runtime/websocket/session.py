@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 from trio_websocket import ConnectionClosed
 
 from perdure.runtime.kernel.channels.service import FOLLOW
+from perdure.runtime.kernel.decoding import off_the_loop
 from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.principal import Permission
 from perdure.runtime.websocket.conversation import (
@@ -109,7 +111,8 @@ class Session:
 
     async def _receive(self, message: str | bytes, nursery: trio.Nursery) -> None:
         """Begin what a message asks for. No handler is waited for: reading never stops."""
-        asked = self._conversation.receive(message)
+        read = partial(self._conversation.read, message)
+        asked = self._conversation.receive(await off_the_loop(self._env, read, len(message)))
         subscriptions = self._conversation.subscriptions
         match asked:
             case Call():

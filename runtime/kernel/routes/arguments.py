@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from contextlib import aclosing
+from functools import partial
 from types import UnionType
 from typing import (
     TYPE_CHECKING,
@@ -24,6 +25,7 @@ from urllib.parse import parse_qsl
 
 from perdure.eventlog import cbor
 from perdure.eventlog.errors import CodecError
+from perdure.runtime.kernel.decoding import off_the_loop
 from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.requests import CursorOrInstant, Instant
 from perdure.runtime.kernel.strict_json import JSON, decode_json
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
+    from perdure.eventlog.env import Env
     from perdure.runtime.kernel.requests import AnyRequest
 
     Read = Callable[[str], Any]
@@ -127,7 +130,7 @@ def path_args(params: dict[str, Any]) -> dict[str, Any]:
     return params
 
 
-async def body_args(request: Request, limit: int, *, optional: bool) -> dict[str, Any]:
+async def body_args(env: Env, request: Request, limit: int, *, optional: bool) -> dict[str, Any]:
     """Read the object in a body. One that is optional may be empty."""
     kind = request.headers.get("content-type")
     if kind is None:
@@ -139,7 +142,7 @@ async def body_args(request: Request, limit: int, *, optional: bool) -> dict[str
     data = await _body(request, limit)
     if optional and not data:
         return {}
-    value = decode_json(data, max_bytes=limit)
+    value = await off_the_loop(env, partial(decode_json, data, max_bytes=limit), len(data))
     if type(value) is not dict:
         raise _invalid("the body is a JSON object, with names and values")
     return value

@@ -31,16 +31,16 @@ def test_what_a_client_says_a_server_understands() -> None:
     """Both halves are of one protocol: calls, follows, credit, stop."""
     client, server = Conversation(), ServerConversation(Cbor())
     call_id, call = client.call("runs.get", {"run_id": "r"})
-    heard = server.receive(call)
+    heard = server.receive(server.read(call))
     assert isinstance(heard, Call)
     assert (heard.id, heard.call, heard.args) == (call_id, "runs.get", {"run_id": "r"})
     follow_id, message = client.follow({"channel": "log"}, "place", 7)
-    follow = server.receive(message)
+    follow = server.receive(server.read(message))
     assert isinstance(follow, Follow)
     assert (follow.id, follow.after, follow.credit) == (follow_id, "place", 7)
     server.subscriptions[follow_id] = None  # type: ignore[assignment]  # as a session would
-    assert isinstance(server.receive(client.credit(follow_id, 3)), More)
-    assert isinstance(server.receive(client.stop(follow_id)), Stop)
+    assert isinstance(server.receive(server.read(client.credit(follow_id, 3))), More)
+    assert isinstance(server.receive(server.read(client.stop(follow_id))), Stop)
 
 
 @pytest.mark.parametrize("poison", [float("nan"), float("inf"), {1, 2}, "\ud800", object()])

@@ -189,6 +189,7 @@ async def test_capabilities_are_what_is_in_force(autojump_clock: MockClock) -> N
             "inline_bytes": 99,
             "page": 500,
             "depth": 32,
+            "values": 20_000,
         }
         assert told["windows"]["sync_wait"] == 7
         assert told["windows"]["idempotency"] == 86400

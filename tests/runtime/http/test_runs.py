@@ -299,3 +299,14 @@ async def test_times_are_epoch_seconds(autojump_clock: MockClock) -> None:
         assert re.search(r'"created_at":\d{10}\.\d', response.text)
         assert isinstance(response.json()["updated_at"], float)
         assert dict(JSON) == {"content-type": response.headers["content-type"]}
+
+
+async def test_a_body_has_so_many_values(autojump_clock: MockClock) -> None:
+    """A MiB of the smallest ones is refused in words, and takes no time of others."""
+    async with client() as asking:
+        body = b'{"plugin_id":"test","entry_id":"greet","args":{"x":[%b]}}'
+        for count, status in ((19_990, 422), (340_000, 422)):
+            content = body % b",".join([b"[]"] * count)
+            error = error_of(await asking.post("/runs", content=content, headers=JSON), status)
+            assert error["code"] == "VALIDATION_ERROR"
+            assert ("20,000 values" in error["message"]) == (count > 20_000)
