@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from perdure.runtime.kernel.channels.channel import Filters
     from perdure.runtime.kernel.feature import Feature
 
+PAGES: Final = 16  # that are made at the same time: each may take some MiB until it is sent
 LETTING_GO: Final = 5.0  # seconds that work which was let go of gets to notice
 SomePart = TypeVar("SomePart", bound=Part)
 
@@ -165,6 +166,7 @@ async def open_node(
                 features.operations,
                 [*services, channels],
                 subjects=[kind.id_field for kind in features.kinds],
+                pages=trio.CapacityLimiter(PAGES),
             ),
             channels=channels,
         )

@@ -14,6 +14,10 @@ A client that closes its side after the request is no disconnect: it may still r
 does. Whether it does is seen when something is sent: the first bytes that nobody takes come back
 as a reset, the next ones fail. A stream with heartbeats so loses a silent client after two of them.
 An app that sends nothing yet can ask for the moment by the extension ``perdure.hung_up``.
+
+What an exchange keeps in memory is held in the account of its connection: its head, the part of the
+body or of the response that is on its way, and what the app says that it keeps of the request
+(extension ``perdure.hold``). What there is no room for is answered with OVERLOADED.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 import h11
 import trio
 
+from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.port.body import LengthBody, body_of
 from perdure.runtime.port.refusal import PortRefusal, PortRefused, error_response, reason_phrase
 from perdure.runtime.port.wire import PIECE, ByteWire, Disconnected
@@ -31,6 +36,7 @@ from perdure.runtime.port.wire import PIECE, ByteWire, Disconnected
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
+    from perdure.runtime.kernel.budget import Hold
     from perdure.runtime.port.head import Head, HeadBuffer
     from perdure.runtime.port.limits import PortLimits
 
@@ -49,9 +55,15 @@ class Exchange:
     """A request that is being answered."""
 
     def __init__(
-        self, head: Head, wire: ByteWire, buffer: HeadBuffer, limits: PortLimits, date: bytes
+        self,
+        head: Head,
+        wire: ByteWire,
+        buffer: HeadBuffer,
+        limits: PortLimits,
+        held: Hold,
+        date: bytes,
     ) -> None:
-        """Take a head; ``buffer`` holds what came behind it."""
+        """Take a head, for which memory is held; ``buffer`` has what came behind it."""
         self.head = head
         self.status = 0  # of the response, once there is one
         self.closing = False  # say `connection: close`
@@ -62,6 +74,8 @@ class Exchange:
         self._buffer = buffer
         self._limits = limits
         self._date = date
+        self._held = held
+        self._kept = held.size  # until the exchange is over
         self._body = body_of(head)
         self._body_limit = limits.body_bytes
         self._body_size = 0
@@ -87,12 +101,21 @@ class Exchange:
             "query_string": head.query,
             "root_path": "",
             "headers": head.headers,
-            "extensions": {"perdure.body_limit": self.limit_body, "perdure.hung_up": self.hung_up},
+            "extensions": {
+                "perdure.body_limit": self.limit_body,
+                "perdure.hung_up": self.hung_up,
+                "perdure.hold": self.keep,
+            },
         }
 
     def limit_body(self, size: int) -> None:
         """Set how large the body of this request may be; called before it is read."""
         self._body_limit = size
+
+    def keep(self, size: int) -> None:
+        """Count so many bytes more that the app keeps until the exchange is over."""
+        self._held.grow(size)
+        self._kept += size
 
     @property
     def keeps_alive(self) -> bool:
@@ -115,10 +138,14 @@ class Exchange:
             return await self._disconnect()
         try:
             payload = await self._read_body()
+            self._held.resize(self._kept + len(payload))
         except Disconnected:
             return {"type": "http.disconnect"}
         except PortRefused as error:
             await self._refuse(error.refusal)
+            return {"type": "http.disconnect"}
+        except OperationError as error:
+            await self._refuse(PortRefusal.of(error))
             return {"type": "http.disconnect"}
         self._body_given = self._body.done
         return {"type": "http.request", "body": payload, "more_body": not self._body_given}
@@ -185,6 +212,9 @@ class Exchange:
                     self._buffer.add(await self._wire.read())
                 except Disconnected:
                     self._over.set()
+                except OperationError:  # there is no room: it is read no further
+                    self._wire.abort()
+                    self._over.set()
             self._waiting = None
 
     # --- send --------------------------------------------------------------------------------
@@ -220,25 +250,40 @@ class Exchange:
     async def _send_body(self, body: bytes, *, more: bool) -> None:
         if not self.status or self.finished:
             raise RuntimeError("the response has not begun or is complete already")
-        protocol = self.head.protocol
-        out = []
-        if self._start is not None:
-            out.append(protocol.send(self._start))
-            self._start = None
-        if body and not self._bodyless:
-            out.append(protocol.send(h11.Data(data=body)))
-        if not more:
-            out.append(protocol.send(h11.EndOfMessage()))
-            self._finish()
-        self.started = True
         try:
+            self._held.resize(self._kept + len(body))
+        except OperationError as error:
+            await self._refuse(PortRefusal.of(error))
+            raise Disconnected("there is no room for what it was sent") from error
+        out = self._framed(body, more=more)
+        try:
+            for part in out[:-1]:
+                await self._wire.write(part)
             if more:
-                await self._wire.write(b"".join(out))
+                await self._wire.write(out[-1])
             else:
-                await self._wire.write_last(b"".join(out))
+                await self._wire.write_last(out[-1])
         except Disconnected:
             self._end()
             raise
+        finally:
+            self._held.resize(self._kept)
+
+    def _framed(self, body: bytes, *, more: bool) -> list[bytes]:
+        """Give the bytes to send; a large body is among them as it is, without a copy of it."""
+        send = self.head.protocol.send_with_data_passthrough
+        out: list[bytes] = []
+        if self._start is not None:
+            out += send(self._start) or ()
+            self._start = None
+        if body and not self._bodyless:
+            out += send(h11.Data(data=body)) or ()
+        if not more:
+            out += send(h11.EndOfMessage()) or ()
+            self._finish()
+        self.started = True
+        is_large = len(body) > PIECE and not self._bodyless
+        return out if is_large else [b"".join(out)]
 
     def _finish(self) -> None:
         self.finished = True
@@ -285,6 +330,6 @@ class Exchange:
             try:
                 while not self._body.done:
                     await self._read_body()
-            except (Disconnected, PortRefused):
+            except (Disconnected, PortRefused, OperationError):
                 return False
         return self._body.done

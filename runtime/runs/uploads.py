@@ -245,6 +245,7 @@ class Uploads:
         "BLOB_NOT_FOUND",
         "BLOB_DAMAGED",
         "INVALID_RANGE",
+        page=True,
     )
     async def read(self, principal: Principal, request: ReadBlob) -> BlobPiece:
         """Read a range of a blob, a MiB at most."""

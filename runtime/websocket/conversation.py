@@ -32,6 +32,7 @@ from perdure.runtime.kernel.errors import OperationError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from perdure.runtime.kernel.budget import Account, Hold
     from perdure.runtime.websocket.formats import Format
     from perdure.runtime.websocket.socket_subscription import SocketSubscription
 
@@ -43,6 +44,8 @@ Id = (
 )
 Credit = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 EndReason = Literal["terminal", "stopped", "draining"]
+CALL_BYTES: Final = 4 << 10  # that an open call takes besides what it says: its task, for example
+FOLLOW_BYTES: Final = 8 << 10
 
 
 class Call(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -94,24 +97,32 @@ class ImmediateReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationLimits:
-    """How much may be open at once on one connection: a call is, until its answer was taken."""
+    """How much may be open at once on one connection: a call is, until its answer was taken.
+
+    How many bytes they take all together is for the connection's account to say.
+    """
 
     calls: int = 1000
-    call_bytes: int = 16 << 20  # of all calls that are open, and of answers on their way
-    reads: int = 16  # calls that read and are answered at the same time; others wait
+    reads: int = 4  # calls that read and are answered at the same time; others wait
     follows: int = 100
 
 
 class Conversation:
     """The state of one connection: which ids stand for what."""
 
-    def __init__(self, format: Format, limits: ConversationLimits | None = None) -> None:  # noqa: A002
+    def __init__(
+        self,
+        format: Format,  # noqa: A002 - what else
+        account: Account,
+        limits: ConversationLimits | None = None,
+    ) -> None:
         """Begin with nothing open."""
         self._format = format
+        self._account = account
         self._limits = limits or ConversationLimits()
-        self._calls: dict[str | int, int] = {}  # and how many bytes each has
-        self._call_bytes = 0
-        self._leaving = 0  # answers on their way
+        self._calls: set[str | int] = set()  # that have no answer yet
+        self._open_calls = 0  # those, and whose answers are on their way
+        self._holds: dict[str | int, Hold] = {}  # of what has begun, until its task takes it
         self.subscriptions: dict[str | int, SocketSubscription] = {}  # whoever serves one adds it
 
     # What a client says
@@ -142,20 +153,22 @@ class Conversation:
             return self._begin(asked, weight)
         return asked if asked.id in self.subscriptions else None
 
-    def _begin(self, asked: Call | Follow, size: int) -> ClientMessage | ImmediateReply:
+    def _begin(self, asked: Call | Follow, weight: int) -> ClientMessage | ImmediateReply:
         if asked.id in self._calls or asked.id in self.subscriptions:
             return self._refuse("this id stands for something else that is open", asked.id)
         limits = self._limits
-        if isinstance(asked, Follow):
-            if len(self.subscriptions) >= limits.follows:
-                return self._too_many(asked.id, f"{limits.follows} follows")
-        else:
-            if len(self._calls) + self._leaving >= limits.calls:
-                return self._too_many(asked.id, f"{limits.calls} calls")
-            if self._call_bytes + size > limits.call_bytes:
-                return self._too_many(asked.id, f"calls of {limits.call_bytes} bytes in all")
-            self._calls[asked.id] = size
-            self._call_bytes += size
+        if isinstance(asked, Follow) and len(self.subscriptions) >= limits.follows:
+            return self._too_many(asked.id, f"{limits.follows} follows")
+        if isinstance(asked, Call) and self._open_calls >= limits.calls:
+            return self._too_many(asked.id, f"{limits.calls} calls")
+        fixed = CALL_BYTES if isinstance(asked, Call) else FOLLOW_BYTES
+        try:
+            self._holds[asked.id] = self._account.hold(fixed + weight)
+        except OperationError as error:
+            return ImmediateReply(self.refusal(asked.id, error))
+        if isinstance(asked, Call):
+            self._calls.add(asked.id)
+            self._open_calls += 1
         return asked
 
     def _too_many(self, about: str | int, what: str) -> ImmediateReply:
@@ -172,15 +185,17 @@ class Conversation:
     # What the server says
 
     @contextmanager
-    def leaving(self, answer: bytes) -> Iterator[None]:
-        """Count an answer until its peer has taken it: one that takes none may not ask on."""
-        self._leaving += 1
-        self._call_bytes += len(answer)
-        try:
-            yield
-        finally:
-            self._leaving -= 1
-            self._call_bytes -= len(answer)
+    def answering(self, call_id: str | int) -> Iterator[Hold]:
+        """Count a call until its answer was taken: a peer that takes none may not ask on."""
+        with self.take_hold(call_id) as held:
+            try:
+                yield held
+            finally:
+                self._open_calls -= 1
+
+    def take_hold(self, begun: str | int) -> Hold:
+        """Give what is held for a call or a follow to the task that serves it."""
+        return self._holds.pop(begun)
 
     def answer(self, call_id: str | int, answer: Mapping[str, Any]) -> bytes:
         """Answer a call: what was asked for, and the cursor at which it is true, if it has one."""
@@ -205,5 +220,5 @@ class Conversation:
         return self._format.encode({"id": follow_id, "end": reason, "cursor": cursor})
 
     def _forget(self, ended: str | int) -> None:
-        self._call_bytes -= self._calls.pop(ended, 0)
+        self._calls.discard(ended)
         self.subscriptions.pop(ended, None)

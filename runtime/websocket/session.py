@@ -22,7 +22,7 @@ from perdure.runtime.websocket.conversation import (
     More,
     Stop,
 )
-from perdure.runtime.websocket.frames import PING, header
+from perdure.runtime.websocket.frames import PING, SILENT, close_frame, header
 from perdure.runtime.websocket.socket_subscription import SocketSubscription
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ PING_AFTER: Final = 20.0  # seconds of silence
 GONE_AFTER: Final = 60.0
 FAREWELL: Final = 5.0  # seconds that parting may take
 SERVICE_RESTART: Final = 1012
+COME_BACK: Final = "come back with your cursors"
 PULLS: Final = 4  # follows of a connection whose batches are on their way; others wait without one
 
 
@@ -73,7 +74,7 @@ class Session:
         self._wire = wire
         self._format = format
         limits = limits or ConversationLimits()
-        self._conversation = Conversation(format, limits)
+        self._conversation = Conversation(format, wire.account, limits)
         self._reading = frozenset(
             row.name for row in operations if row.permission is Permission.READ and not row.waits
         )
@@ -96,6 +97,7 @@ class Session:
             try:
                 while True:
                     await self._receive(await self._messages.get_message(), nursery)
+                    self._wire.message_taken()
             except ConnectionClosed:
                 if self._draining.is_set():  # the good-bye is ours: the peer has yet to hear it
                     await self._parted.wait()
@@ -133,34 +135,44 @@ class Session:
                 pass
 
     async def _call(self, call: Call) -> None:
-        async with self._reads if call.call in self._reading else nullcontext():
-            try:
-                if call.call == FOLLOW:
-                    raise _no_call()
-                answer = await self._operations.call(self._principal, call.call, call.args)
-                message = self._conversation.answer(call.id, answer)
-            except OperationError as error:
-                message = self._conversation.refusal(call.id, error)
-            with self._conversation.leaving(message):
+        with self._conversation.answering(call.id) as held:
+            async with self._reads if call.call in self._reading else nullcontext():
+                message = await self._answer(call)
+                try:
+                    held.grow(len(message))
+                except OperationError as error:
+                    message = self._conversation.refusal(call.id, error)
                 await self._send(message)
 
-    async def _follow(self, asked: Follow, subscription: SocketSubscription) -> None:
+    async def _answer(self, call: Call) -> bytes:
         try:
-            args = asked.follow if asked.after is None else {**asked.follow, "after": asked.after}
-            await subscription.serve(
-                await self._operations.call(self._principal, FOLLOW, args),
-                self._conversation,
-                self._groups,
-            )
+            if call.call == FOLLOW:
+                raise _no_call()
+            answer = await self._operations.call(self._principal, call.call, call.args)
+            return self._conversation.answer(call.id, answer)
         except OperationError as error:
-            await self._send(self._conversation.refusal(asked.id, error))
-        except trio.BrokenResourceError:
-            pass  # the peer is gone; the reader finds out too
-        finally:
-            subscriptions = self._conversation.subscriptions
-            if subscriptions.get(asked.id) is subscription:  # and not one that took the id over
-                del subscriptions[asked.id]
-            subscription.ended.set()
+            return self._conversation.refusal(call.id, error)
+
+    async def _follow(self, asked: Follow, subscription: SocketSubscription) -> None:
+        with self._conversation.take_hold(asked.id):
+            try:
+                args = asked.follow
+                if asked.after is not None:
+                    args = {**args, "after": asked.after}
+                await subscription.serve(
+                    await self._operations.call(self._principal, FOLLOW, args),
+                    self._conversation,
+                    self._groups,
+                )
+            except OperationError as error:
+                await self._send(self._conversation.refusal(asked.id, error))
+            except trio.BrokenResourceError:
+                pass  # the peer is gone; the reader finds out too
+            finally:
+                subscriptions = self._conversation.subscriptions
+                if subscriptions.get(asked.id) is subscription:  # and not one that took the id over
+                    del subscriptions[asked.id]
+                subscription.ended.set()
 
     # Writing
 
@@ -169,13 +181,14 @@ class Session:
 
     async def _drain_when_asked(self) -> None:
         await self._draining.wait()
+        self._wire.last_word = close_frame(SERVICE_RESTART, COME_BACK)
         with trio.move_on_after(FAREWELL):
             while subscriptions := list(self._conversation.subscriptions.values()):
                 for subscription in subscriptions:
                     subscription.stop("draining")
                 for subscription in subscriptions:
                     await subscription.ended.wait()
-            await self._messages.aclose(SERVICE_RESTART, "come back with your cursors")
+            await self._messages.aclose(SERVICE_RESTART, COME_BACK)
         self._parted.set()
 
     async def _keep_alive(self, scope: trio.CancelScope) -> None:
@@ -183,6 +196,9 @@ class Session:
         while True:
             silence = self._env.monotonic() - self._wire.heard_at
             if silence >= GONE_AFTER:
+                await self._wire.say_last(
+                    close_frame(SILENT, f"you were silent for {GONE_AFTER:g} s; connect again")
+                )
                 scope.cancel()
             if silence >= PING_AFTER:
                 await self._wire.send_all(header(PING, 0))

@@ -6,16 +6,23 @@ each message begins with, credit, sending, and how the end is told.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import trio
 
+from perdure.runtime.kernel.channels.service import BATCH_BYTES
+
 if TYPE_CHECKING:
+    from perdure.runtime.kernel.budget import Hold
     from perdure.runtime.kernel.channels import Delivery, Subscription
     from perdure.runtime.kernel.channels.groups import Groups
     from perdure.runtime.websocket.conversation import Conversation, EndReason
     from perdure.runtime.websocket.formats import EventFrames, Format
     from perdure.runtime.websocket.wire import FrameWire
+
+
+DELIVERY_BYTES: Final = 2 * BATCH_BYTES  # records and, made from them, what is sent
+ROOM_AGAIN: Final = 0.25  # seconds between two looks whether there is room for a delivery
 
 
 class SocketSubscription:
@@ -91,21 +98,36 @@ class SocketSubscription:
         return False
 
     async def _deliver_next(self, conversation: Conversation) -> bool:
-        """Pull and send; tell whether there is nothing more for now."""
+        """Pull and send; tell whether there is nothing more for now.
+
+        What there is no room for ends the follow: its client comes back with its cursor.
+        """
         delivery: Delivery | None = None
-        with trio.CancelScope() as self._waiting:
-            delivery = await self._subscription.next_delivery(self._credit, wait=False)
-        if delivery is None:
-            return False
-        events, cursor, live, end = delivery
-        if events or not live:
-            if self._credit is not None:
-                self._credit -= len(events)
-            await self._send(self._prefix + self._format.batch(events, cursor))
+        with self._wire.account.hold() as held:
+            with trio.CancelScope() as self._waiting:
+                await self._find_room(held)
+                delivery = await self._subscription.next_delivery(self._credit, wait=False)
+            if delivery is None:
+                return False
+            events, cursor, live, end = delivery
+            del delivery  # what it consists of is not kept while it is sent
+            if events or not live:
+                if self._credit is not None:
+                    self._credit -= len(events)
+                message = self._prefix + self._format.batch(events, cursor)
+                del events
+                held.resize(len(message))
+                await self._send(message)
         if live and not end and not self._told_live:
             self._told_live = True
             await self._send(conversation.live(self._id, cursor))
         return live
+
+    async def _find_room(self, held: Hold) -> None:
+        """Wait until the connection's account has room for a delivery, and hold it."""
+        while self._wire.account.room < DELIVERY_BYTES:
+            await self._wire.env.sleep(ROOM_AGAIN)
+        held.resize(DELIVERY_BYTES)
 
     def _take(self, frames: EventFrames, count: int) -> bool:
         """Send a frame of so many events now, if there is credit and room for it."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from trio_websocket import WebSocketConnection
 
+    from perdure.runtime.kernel.budget import Account, Budget
     from perdure.runtime.kernel.node import Node
     from perdure.runtime.kernel.principal import Principal
     from perdure.runtime.websocket.formats import Format
@@ -80,6 +81,10 @@ class UpgradeRequest(Protocol):
     def socket(self) -> trio.socket.SocketType | None:
         """The bare socket below it; None if bytes cannot be written to it as they are."""
 
+    @property
+    def account(self) -> Account:
+        """What is held in memory for the connection."""
+
     async def refuse(self, code: str, message: str, *headers: tuple[bytes, bytes]) -> None:
         """Answer with an error of the table."""
 
@@ -94,7 +99,7 @@ class SocketLimits:
     conversation: ConversationLimits = field(default_factory=ConversationLimits)
 
 
-def socket_facts(limits: SocketLimits) -> dict[str, Any]:
+def socket_facts(limits: SocketLimits, budget: Budget) -> dict[str, Any]:
     """Give what clients want to know of connections, for the capabilities."""
     frames, conversation = limits.wire.frames, limits.conversation
     return {
@@ -104,7 +109,7 @@ def socket_facts(limits: SocketLimits) -> dict[str, Any]:
             "fragments": frames.fragments,
             "frames_a_second": frames.rate,
             "calls": conversation.calls,
-            "call_bytes": conversation.call_bytes,
+            "call_bytes": budget.share,
             "follows": conversation.follows,
         },
     }
@@ -156,6 +161,7 @@ class Sockets:
             self._env,
             upgrade.stream,
             upgrade.head,
+            upgrade.account,
             trailing=upgrade.trailing,
             socket=upgrade.socket,
             limits=self.limits.wire,
@@ -163,8 +169,7 @@ class Sockets:
         try:
             await self._serve(upgrade, wire, *chosen)
         except* BadPeer as group:
-            bad = _first(group)
-            await wire.say_last(close_frame(bad.code, bad.reason))
+            await wire.say_last(_first(group).close)
         except* _EXPECTED:
             pass
         finally:

@@ -25,10 +25,10 @@ from urllib.parse import parse_qsl
 
 from perdure.eventlog import cbor
 from perdure.eventlog.errors import CodecError
-from perdure.runtime.kernel.decoding import off_the_loop
+from perdure.runtime.kernel.decoding import off_the_loop, weighed
 from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.requests import CursorOrInstant, Instant
-from perdure.runtime.kernel.strict_json import JSON, decode_json
+from perdure.runtime.kernel.strict_json import JSON, decode_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
     Read = Callable[[str], Any]
 
-BODY_LIMIT: Final = "perdure.body_limit"  # an extension of our port
+BODY_LIMIT: Final = "perdure.body_limit"  # extensions of our port
+HOLD: Final = "perdure.hold"
 MOST_FIELDS: Final = 100  # in a query
 _INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
 _NUMBER: Final = re.compile(r"-?[0-9]{1,19}(\.[0-9]{1,19})?")
@@ -142,7 +143,9 @@ async def body_args(env: Env, request: Request, limit: int, *, optional: bool) -
     data = await _body(request, limit)
     if optional and not data:
         return {}
-    value = await off_the_loop(env, partial(decode_json, data, max_bytes=limit), len(data))
+    decode = partial(decode_message, data, max_bytes=limit)
+    value, weight = weighed(await off_the_loop(env, decode, len(data)), data)
+    hold_memory(request, weight)
     if type(value) is not dict:
         raise _invalid("the body is a JSON object, with names and values")
     return value
@@ -155,10 +158,22 @@ def _is_utf8(kind: str) -> bool:
 
 def allow_body(request: Request, size: int) -> None:
     """Tell the server how large this body may be, where it wants to know."""
+    _tell_port(request, BODY_LIMIT, size)
+
+
+def hold_memory(request: Request, size: int) -> None:
+    """Tell the server that so many bytes more are kept until the request was answered.
+
+    It may refuse them with OVERLOADED.
+    """
+    _tell_port(request, HOLD, size)
+
+
+def _tell_port(request: Request, extension: str, size: int) -> None:
     extensions: Mapping[str, Any] = request.scope.get("extensions") or {}
-    allow = extensions.get(BODY_LIMIT)
-    if allow is not None:
-        allow(size)
+    tell = extensions.get(extension)
+    if tell is not None:
+        tell(size)
 
 
 async def _body(request: Request, limit: int) -> bytes:
@@ -174,6 +189,7 @@ async def _body(request: Request, limit: int) -> bytes:
             size += len(piece)
             if size > limit:
                 raise _too_large(limit)
+            hold_memory(request, len(piece))
             pieces.append(piece)
     return b"".join(pieces)
 

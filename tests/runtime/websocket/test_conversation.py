@@ -14,6 +14,7 @@ from trio.testing import MockClock
 
 from perdure.eventlog import cbor
 from perdure.eventlog.errors import CodecError
+from perdure.runtime.kernel.budget import Budget
 from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.websocket.asyncapi import FROM_CLIENTS, FROM_SERVER, document
 from perdure.runtime.websocket.conversation import (
@@ -84,7 +85,7 @@ CLIENT, SERVER = validator(FROM_CLIENTS), validator(FROM_SERVER)
 )
 def test_a_refusal_says_what_may_be_said(message: str, told: str) -> None:
     """And not what one of the messages would have lacked."""
-    conversation = Conversation(JSON)
+    conversation = Conversation(JSON, Budget().account())
     reply = conversation.receive(conversation.read(message))
     assert isinstance(reply, ImmediateReply)
     assert told in msgspec.json.decode(reply.message)["error"]["message"]
@@ -167,7 +168,7 @@ async def test_what_is_said_is_what_the_document_says(autojump_clock: MockClock)
 @examples()
 def test_any_json_is_understood_or_refused(message: Any) -> None:
     """What is accepted is what the document allows; all else gets an error with a code."""
-    conversation = Conversation(JSON)
+    conversation = Conversation(JSON, Budget().account())
     try:
         text = msgspec.json.encode(message).decode()
     except (UnicodeEncodeError, OverflowError, msgspec.MsgspecError):
@@ -185,7 +186,7 @@ def test_any_json_is_understood_or_refused(message: Any) -> None:
 @examples()
 def test_any_bytes_are_understood_or_refused(data: bytes) -> None:
     """Bombs, rubbish, half a value: an error, and the conversation goes on."""
-    conversation = Conversation(CBOR)
+    conversation = Conversation(CBOR, Budget().account())
     for _ in range(2):
         answer = conversation.receive(conversation.read(data))
         if isinstance(answer, ImmediateReply):
@@ -199,7 +200,7 @@ def test_any_bytes_are_understood_or_refused(data: bytes) -> None:
 @settings(max_examples=300, deadline=None)
 def test_ids_and_limits_are_kept(steps: list[tuple[str, int]]) -> None:
     """An id stands for one thing at a time, and so many are open and no more."""
-    conversation = Conversation(JSON, ConversationLimits(calls=3, follows=2))
+    conversation = Conversation(JSON, Budget().account(), ConversationLimits(calls=3, follows=2))
     calls: set[int] = set()
     follows: set[int] = set()
     for step, number in steps:
@@ -219,11 +220,33 @@ def test_ids_and_limits_are_kept(steps: list[tuple[str, int]]) -> None:
                 conversation.subscriptions[number] = Mock(SocketSubscription)
                 follows.add(number)
         elif step == "a" and number in calls:
-            conversation.answer(number, {"cursor": "c"})
+            with conversation.answering(number):
+                conversation.answer(number, {"cursor": "c"})
             calls.discard(number)
         elif step == "e" and number in follows:
             conversation.refusal(number, OperationError("INTERNAL", "m"))
             follows.discard(number)
+
+
+@pytest.mark.parametrize("format_", [JSON, CBOR])
+def test_calls_are_counted_by_what_they_take_here(format_: Any) -> None:
+    """Many small values are much memory: who has too many open waits until some are answered."""
+    budget = Budget(8 << 20)
+    conversation = Conversation(format_, budget.account())
+
+    def begin(number: int) -> Any:
+        message = format_.encode({"id": number, "call": "x", "args": {"x": [[]] * 5000}})
+        said = message.decode() if format_ is JSON else message
+        return conversation.receive(conversation.read(said))
+
+    begun = [begin(number) for number in range(10)]
+    taken = sum(isinstance(each, Call) for each in begun)
+    assert 3 < taken < 10
+    assert b"OVERLOADED" in begun[taken].message
+    assert taken * 5000 * 56 < budget.held <= budget.share
+    with conversation.answering(0):
+        conversation.answer(0, {})
+    assert isinstance(begin(11), Call)
 
 
 @given(
