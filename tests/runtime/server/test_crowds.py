@@ -1,0 +1,79 @@
+"""A server among crowds that send without end and read nothing: it lives, and serves the others."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+import trio
+
+from tests.repository.tree import ROOT
+from tests.runtime.server.crowd import crowd, figures, kinds, memory_peak, slowest
+from tests.runtime.server.process import ServerProcess, server
+from tools.soak_record import FIGURES
+
+MOST = 256 << 20  # bytes of memory that the server may have
+PLUGIN = {"PERDURE_MODULES": "tests.runtime.world", "PYTHONPATH": str(ROOT)}
+pytestmark = pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="memory is read from /proc"
+)
+
+
+def poured(running: ServerProcess, text: str) -> str:
+    """Give a run that has put out some MiB of text."""
+    args = {"items": 60, "size": 60_000, "text": text}
+    body = {"plugin_id": "test", "entry_id": "pour", "args": args}
+    run_id = str(running.post("/runs", body)["run_id"])
+    running.until(run_id, "succeeded")
+    return run_id
+
+
+async def among(
+    running: ServerProcess, kind: tuple[bytes, bytes], count: int, seconds: float
+) -> float:
+    """Ask quietly while a crowd is there; give how long the slowest answer took."""
+
+    def ask() -> None:
+        running.get("/readyz")
+        running.get("/runs?limit=5")
+
+    port = urlsplit(running.url).port
+    assert port is not None
+    async with crowd(port, count, kind):
+        took = await slowest(ask, seconds)
+        assert figures(running)["perdure_memory_held_bytes"] <= 64 << 20
+    with trio.fail_after(30):
+        while figures(running)["perdure_memory_held_bytes"] > 10_000:  # noqa: ASYNC110
+            await trio.sleep(0.1)
+    return took
+
+
+@pytest.mark.parametrize("kind", ["answers in JSON", "bodies"])
+async def test_a_few_that_read_nothing_cost_a_bounded_memory(tmp_path: Path, kind: str) -> None:
+    """The server answers others meanwhile, and holds nothing for them afterwards."""
+    with server(tmp_path / "data", **PLUGIN) as running:
+        await among(running, kinds(poured(running, "\x01"))[kind], 20, seconds=1)
+        assert memory_peak(running) < MOST
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("text", ["x", "\x01"], ids=["text", "text that swells"])
+async def test_two_hundred_of_each_kind_cost_a_bounded_memory(
+    tmp_path: Path, text: str, request: pytest.FixtureRequest
+) -> None:
+    """One kind after the other, each for a while: less than 256 MB, and a quiet client is served.
+
+    R117: followers that read nothing among them.
+    """
+    with server(tmp_path / "data", **PLUGIN) as running:
+        said = []
+        for name, kind in kinds(poured(running, text)).items():
+            took = await among(running, kind, 200, seconds=15)
+            said.append(f"{name} {took:.2f} s")
+            assert running.process.poll() is None
+            assert memory_peak(running) < MOST, said
+            assert took < 10, said
+        said.append(f"{memory_peak(running) >> 20} MiB at most")
+        request.node.user_properties.append((FIGURES, ", ".join(said)))
