@@ -175,9 +175,9 @@ class HttpConnection:
             access.debug("%s %s %s %d", self.client, head.method, head.path, exchange.status)
         if exchange.refusal is not None:
             self._count(exchange.refusal)
-        elif exchange.keeps_alive and await exchange.drain_body():
+        elif exchange.keeps_alive and await exchange.body.drain():
             return len(self._buffer) > 0 or not self.wire.ended
-        if not exchange.body_read or len(self._buffer):
+        if not exchange.body.done or len(self._buffer):
             await self.wire.linger()
         return False
 

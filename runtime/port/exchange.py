@@ -29,7 +29,7 @@ import h11
 import trio
 
 from perdure.runtime.kernel.errors import OperationError
-from perdure.runtime.port.body import LengthBody, body_of
+from perdure.runtime.port.body_stream import BodyStream
 from perdure.runtime.port.refusal import PortRefusal, PortRefused, error_response, reason_phrase
 from perdure.runtime.port.wire import PIECE, ByteWire, Disconnected
 
@@ -43,12 +43,7 @@ if TYPE_CHECKING:
     Message = MutableMapping[str, Any]
 
 SPEC: Final = {"version": "3.0", "spec_version": "2.4"}
-_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
-_CHUNKED_PIECE: Final = 16 << 10  # a body in one-byte chunks is work: not too much of it at once
-_DRAIN: Final = 64 << 10  # bytes of a body nobody read that are worth keeping a connection
 _NO_BODY: Final = frozenset({204, 304})
-_UNFINISHED: Final = "the body ends before its end; send all of it"
-_SLOW: Final = "the body comes too slowly; send it faster, or again later"
 
 
 class Exchange:
@@ -76,13 +71,8 @@ class Exchange:
         self._date = date
         self._held = held
         self._kept = held.size  # until the exchange is over
-        self._body = body_of(head)
-        self._body_limit = limits.body_bytes
-        self._body_size = 0
+        self.body = BodyStream(head, wire, buffer, limits)
         self._body_given = False  # the app has seen the end of it
-        self._continue = head.expects_continue and not self._body.done
-        self._patience = limits.body_window
-        self._progress = 0
         self._start: h11.Response | None = None
         self._bodyless = False
         self._over = trio.Event()
@@ -110,7 +100,7 @@ class Exchange:
 
     def limit_body(self, size: int) -> None:
         """Set how large the body of this request may be; called before it is read."""
-        self._body_limit = size
+        self.body.limit = size
 
     def keep(self, size: int) -> None:
         """Count so many bytes more that the app keeps until the exchange is over."""
@@ -122,11 +112,6 @@ class Exchange:
         """Whether another request may follow on this connection."""
         return self.finished and self.head.protocol.our_state is h11.DONE and not self._wire.gone
 
-    @property
-    def body_read(self) -> bool:
-        """Whether nothing of the body is still to come."""
-        return self._body.done
-
     # --- receive -----------------------------------------------------------------------------
 
     async def receive(self) -> Message:
@@ -137,7 +122,7 @@ class Exchange:
         if self._body_given:
             return await self._disconnect()
         try:
-            payload = await self._read_body()
+            payload = await self.body.read()
             self._held.resize(self._kept + len(payload))
         except Disconnected:
             return {"type": "http.disconnect"}
@@ -147,50 +132,8 @@ class Exchange:
         except OperationError as error:
             await self._refuse(PortRefusal.of(error))
             return {"type": "http.disconnect"}
-        self._body_given = self._body.done
+        self._body_given = self.body.done
         return {"type": "http.request", "body": payload, "more_body": not self._body_given}
-
-    async def _read_body(self) -> bytes:
-        """Give the next part of the body, and nothing only at its end."""
-        body = self._body
-        if (body.known or 0) + self._body_size > self._body_limit:
-            raise self._too_large()
-        if self._continue:
-            self._continue = False
-            if not len(self._buffer):  # it waits indeed
-                await self._wire.write(_CONTINUE)
-        payload = b""
-        while not body.done and not payload:
-            payload, rest = body.take(self._buffer.take_all() or await self._more())
-            if rest:
-                self._buffer.add(rest)
-            self._body_size += len(payload)
-            if self._body_size > self._body_limit:
-                raise self._too_large()
-        return payload
-
-    async def _more(self) -> bytes | bytearray:
-        """Read on; a client has to make some progress in the time that it is waited for."""
-        size = PIECE if isinstance(self._body, LengthBody) else _CHUNKED_PIECE
-        begun = trio.current_time()
-        with trio.move_on_after(self._patience) as scope:
-            data = await self._wire.read(size)
-        if scope.cancelled_caught:
-            raise PortRefused("REQUEST_TIMEOUT", _SLOW)
-        if not data:
-            raise PortRefused("BAD_REQUEST", _UNFINISHED)
-        self._patience -= trio.current_time() - begun
-        self._progress += len(data)
-        if self._progress >= self._limits.body_progress:
-            self._patience, self._progress = self._limits.body_window, 0
-        return data
-
-    def _too_large(self) -> PortRefused:
-        return PortRefused(
-            "PAYLOAD_TOO_LARGE",
-            f"send at most {self._body_limit} bytes in one request",
-            limit=self._body_limit,
-        )
 
     async def _disconnect(self) -> Message:
         """Wait for the end of the exchange."""
@@ -238,7 +181,7 @@ class Exchange:
         headers = [(bytes(name), bytes(value)) for name, value in message.get("headers", ())]
         if not any(name.lower() == b"date" for name, _ in headers):
             headers.append((b"date", self._date))
-        if self.closing or self._continue:
+        if self.closing or self.body.is_awaited:
             headers.append((b"connection", b"close"))
         status = message["status"]
         self._start = h11.Response(
@@ -318,18 +261,3 @@ class Exchange:
         """Break off a response that cannot be completed: the client must not take it for whole."""
         self._wire.abort()
         self._end()
-
-    async def drain_body(self) -> bool:
-        """Read what is left of the body if it is little; tell whether nothing is left."""
-        if self._body.done:
-            return True
-        if self._continue or (self._body.known or 0) > _DRAIN:
-            return False
-        self._body_limit = self._body_size + _DRAIN
-        with trio.move_on_after(self._limits.linger):
-            try:
-                while not self._body.done:
-                    await self._read_body()
-            except (Disconnected, PortRefused, OperationError):
-                return False
-        return self._body.done

@@ -44,8 +44,8 @@ Id = (
 )
 Credit = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 EndReason = Literal["terminal", "stopped", "draining"]
-CALL_BYTES: Final = 4 << 10  # that an open call takes besides what it says: its task, for example
-FOLLOW_BYTES: Final = 8 << 10
+TASK_BYTES: Final = 4 << 10  # that an open call or follow takes besides what it says
+FOLLOW_ROOM: Final = 128 << 10  # of records, and of the events made from them
 
 
 class Call(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -161,11 +161,13 @@ class Conversation:
             return self._too_many(asked.id, f"{limits.follows} follows")
         if isinstance(asked, Call) and self._open_calls >= limits.calls:
             return self._too_many(asked.id, f"{limits.calls} calls")
-        fixed = CALL_BYTES if isinstance(asked, Call) else FOLLOW_BYTES
+        room = FOLLOW_ROOM if isinstance(asked, Follow) else 0
         try:
-            self._holds[asked.id] = self._account.hold(fixed + weight)
+            held = self._account.hold(TASK_BYTES + weight + room)
         except OperationError as error:
             return ImmediateReply(self.refusal(asked.id, error))
+        held.resize(TASK_BYTES + weight)
+        self._holds[asked.id] = held
         if isinstance(asked, Call):
             self._calls.add(asked.id)
             self._open_calls += 1

@@ -67,9 +67,12 @@ def fragments(opcode: int, message: bytes) -> Iterator[bytes]:
 
 
 def end_of_frame(frames: bytes, place: int) -> int:
-    """Give where the frame ends that a place in whole frames of ours is in."""
+    """Give where the frame ends that a place in whole frames of ours is in.
+
+    In anything else, the answer to a handshake for example, that is somewhere.
+    """
     end = 0
-    while end < place:
+    while end < place and end + 1 < len(frames):
         short = frames[end + 1]
         size = {_SHORT: 2, _LONG: 8}.get(short, 0)
         begin = end + 2 + size
@@ -105,7 +108,7 @@ class FrameLimits:
     message_bytes: int = 1 << 20
     fragments: int = 64  # of one message
     rate: float = 10_000.0  # frames a second; a burst of as many is fine
-    patience: float = 10.0  # seconds that a message may take, and more if it moves:
+    patience: float = 10.0  # seconds that a message may be waited for, and more if it moves:
     progress: float = 6 << 10  # bytes a second
 
 
@@ -124,16 +127,17 @@ class FrameMeter:
         self._is_data = self._is_last = False  # what the current frame is
         self._fragments = 0
         self._size = 0
-        self._begun_at = now
+        self._waited = 0.0  # seconds, for the message that is coming
         self._came = 0  # bytes of the message that is coming
         self._whole: deque[int] = deque()  # sizes of messages that came, the oldest first
         self.pending = 0
         self._tokens = limits.rate
         self._told_at = now
 
-    def count(self, data: bytes | bytearray, now: float) -> float:
-        """Take note of bytes; give how long to wait before passing them on."""
+    def count(self, data: bytes | bytearray, now: float, waited: float = 0.0) -> float:
+        """Take note of bytes that were waited for; give how long to wait before passing them on."""
         place, frames = 0, 0
+        self._refuse_a_slow_message(waited)
         while place < len(data):
             if self._payload:
                 skipped = min(self._payload, len(data) - place)
@@ -147,12 +151,11 @@ class FrameMeter:
                 place += 1
                 if len(self._head) < self._wanted():
                     continue
-                self._begin(bytes(self._head), now)
+                self._begin(bytes(self._head))
                 self._head.clear()
                 frames += 1
             if not self._payload and self._is_data and self._is_last:
                 self._end_message()
-        self._refuse_a_slow_message(now)
         return self._delay(frames, now)
 
     def take(self) -> None:
@@ -163,10 +166,10 @@ class FrameMeter:
         self._whole.append(self._came)
         self._came = self._fragments = self._size = 0
 
-    def _refuse_a_slow_message(self, now: float) -> None:
-        limits = self._limits
-        allowed = limits.patience + self._came / limits.progress
-        if self._fragments and now - self._begun_at > allowed:
+    def _refuse_a_slow_message(self, waited: float) -> None:
+        """Count the time in which it was waited for, and not that in which nobody asked."""
+        self._waited = self._waited + waited if self._fragments else 0.0
+        if self._waited > self._limits.patience + self._came / self._limits.progress:
             raise BadPeer(POLICY_VIOLATION, "a message comes too slowly; send it at once")
 
     def _wanted(self) -> int:
@@ -177,7 +180,7 @@ class FrameMeter:
         more = {_SHORT: 2, _LONG: 8}.get(self._head[1] & 0x7F, 0)
         return 2 + more + masked
 
-    def _begin(self, head: bytes, now: float) -> None:
+    def _begin(self, head: bytes) -> None:
         opcode, short = head[0] & 0x0F, head[1] & 0x7F
         if short == _SHORT:
             self._payload = int.from_bytes(head[2:4], "big")
@@ -188,8 +191,6 @@ class FrameMeter:
         self._is_data, self._is_last = opcode < _CONTROL, bool(head[0] & _FIN)
         if not self._is_data:
             return
-        if not self._fragments:
-            self._begun_at = now
         self._fragments += 1
         self._size += self._payload
         limits = self._limits

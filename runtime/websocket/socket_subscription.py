@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from perdure.runtime.kernel.channels.service import BATCH_BYTES
+from perdure.runtime.websocket.conversation import FOLLOW_ROOM
 
 if TYPE_CHECKING:
     from perdure.runtime.kernel.budget import Hold
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from perdure.runtime.websocket.wire import FrameWire
 
 
-DELIVERY_BYTES: Final = 2 * BATCH_BYTES  # records and, made from them, what is sent
 ROOM_AGAIN: Final = 0.25  # seconds between two looks whether there is room for a delivery
 
 
@@ -125,9 +124,9 @@ class SocketSubscription:
 
     async def _find_room(self, held: Hold) -> None:
         """Wait until the connection's account has room for a delivery, and hold it."""
-        while self._wire.account.room < DELIVERY_BYTES:
+        while self._wire.account.room < FOLLOW_ROOM:
             await self._wire.env.sleep(ROOM_AGAIN)
-        held.resize(DELIVERY_BYTES)
+        held.resize(FOLLOW_ROOM)
 
     def _take(self, frames: EventFrames, count: int) -> bool:
         """Send a frame of so many events now, if there is credit and room for it."""

@@ -104,6 +104,7 @@ class FrameWire(trio.abc.Stream):
             await trio.lowlevel.checkpoint()
             return head
         data: bytes | bytearray
+        asked_at = self.env.monotonic()
         if self._trailing:
             data, self._trailing = self._trailing, b""
             await trio.lowlevel.checkpoint()
@@ -111,17 +112,17 @@ class FrameWire(trio.abc.Stream):
             data = await self._stream.receive_some(max_bytes)
         now = self.heard_at = self.env.monotonic()
         self.received += len(data)
-        delay = self._counted(data, now)
+        delay = self._counted(data, now, now - asked_at)
         if delay:
             await self.env.sleep(delay)
         return data
 
-    def _counted(self, data: bytes | bytearray, now: float) -> float:
+    def _counted(self, data: bytes | bytearray, now: float, waited: float) -> float:
         """Count what came; a peer that sends what it may not is told why the connection ends."""
         if self._meter is None:
             self._meter = FrameMeter(self._limits.frames, now)
         try:
-            delay = self._meter.count(data, now)
+            delay = self._meter.count(data, now, waited)
             self._coming.resize(self._meter.pending)
         except BadPeer as bad:
             self.last_word = bad.close
