@@ -239,11 +239,17 @@ class Operations:
                 return await work(principal, row.parse(args))
             async with self._pages:
                 return await work(principal, row.parse(args))
+        except OperationError as error:
+            if row.dialect is PLAIN:
+                raise
+            raise row.dialect.spoken(error) from error
         except Exception as error:
-            told = translated(error)
-            if told.code == "INTERNAL":
-                about = {each: args[each] for each in self._subjects & args.keys()}
-                _log.exception("%s failed", name, extra=about)
-            if row.dialect is not PLAIN:
-                told = row.dialect.spoken(told)
-            raise told from error
+            raise self._told(row, args, error) from error
+
+    def _told(self, row: Operation, args: Mapping[str, Any], error: Exception) -> OperationError:
+        """Give what a caller is told of an error from below."""
+        told = translated(error)
+        if told.code == "INTERNAL":
+            about = {each: args[each] for each in self._subjects & args.keys()}
+            _log.exception("%s failed", row.name, extra=about)
+        return told if row.dialect is PLAIN else row.dialect.spoken(told)

@@ -171,6 +171,7 @@ class HttpConnection:
             await self._app_failed(exchange, error)
         finally:
             self._exchange = None
+        await exchange.settle()
         if access.isEnabledFor(logging.DEBUG):
             access.debug("%s %s %s %d", self.client, head.method, head.path, exchange.status)
         if exchange.refusal is not None:
@@ -212,7 +213,7 @@ class HttpConnection:
         self._port.counters.upgrades += 1
         lines = [f"{head.method} ".encode() + head.target + b" HTTP/1.1\r\n"]
         lines += [b"%s: %s\r\n" % header for header in head.headers]
-        stream = self.wire.stream
+        stream, trailing = self.wire.stream, self._buffer.take_all()
         upgrade = Upgrade(
             path=head.path,
             query=head.query,
@@ -221,14 +222,15 @@ class HttpConnection:
             server=self.server,
             scheme=self.scheme,
             head=b"".join(lines) + b"\r\n",
-            trailing=self._buffer.take_all(),
+            trailing=trailing,
             stream=stream,
             socket=stream.socket if isinstance(stream, trio.SocketStream) else None,
             account=self._account,
             _wire=self.wire,
             _date=self._port.date(),
         )
-        await handler(upgrade)
+        with self._account.hold(len(trailing)):  # for which there was room just before
+            await handler(upgrade)
 
 
 def _named(head: Head) -> tuple[str, str]:

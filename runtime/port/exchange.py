@@ -65,6 +65,7 @@ class Exchange:
         self.started = False  # something of the response was sent
         self.finished = False
         self.refusal: PortRefusal | None = None  # what the client was told instead of an answer
+        self._is_due = False  # to say so
         self._wire = wire
         self._buffer = buffer
         self._limits = limits
@@ -196,8 +197,8 @@ class Exchange:
         try:
             self._held.resize(self._kept + len(body))
         except OperationError as error:
-            await self._refuse(PortRefusal.of(error))
-            raise Disconnected("there is no room for what it was sent") from error
+            self._refuse_response(PortRefusal.of(error))
+            raise Disconnected("there is no room for what it was to be sent") from error
         out = self._framed(body, more=more)
         try:
             for part in out[:-1]:
@@ -247,6 +248,19 @@ class Exchange:
             self._wire.abort()
         else:
             await self.answer(refusal)
+
+    def _refuse_response(self, refusal: PortRefusal) -> None:
+        """Break the response off, or have the client told once the app has let go of it."""
+        self.refusal = refusal
+        if self.started:
+            self._wire.abort()
+        else:
+            self._is_due = True
+
+    async def settle(self) -> None:
+        """Tell the client why there is no response, if that is due."""
+        if self._is_due and self.refusal is not None:
+            await self.answer(self.refusal)
 
     async def answer(self, refusal: PortRefusal) -> None:
         """Answer with an error, as the last thing on this connection."""

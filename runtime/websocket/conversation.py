@@ -44,7 +44,8 @@ Id = (
 )
 Credit = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 EndReason = Literal["terminal", "stopped", "draining"]
-TASK_BYTES: Final = 4 << 10  # that an open call or follow takes besides what it says
+CALL_BYTES: Final = 6 << 10  # that an open call takes besides what it says: a task
+FOLLOW_BYTES: Final = 10 << 10
 FOLLOW_ROOM: Final = 128 << 10  # of records, and of the events made from them
 
 
@@ -103,7 +104,7 @@ class ConversationLimits:
     """
 
     calls: int = 1000
-    reads: int = 4  # calls that read and are answered at the same time; others wait
+    reads: int = 2  # calls that read and are answered at the same time; others wait
     follows: int = 100
 
 
@@ -161,12 +162,12 @@ class Conversation:
             return self._too_many(asked.id, f"{limits.follows} follows")
         if isinstance(asked, Call) and self._open_calls >= limits.calls:
             return self._too_many(asked.id, f"{limits.calls} calls")
-        room = FOLLOW_ROOM if isinstance(asked, Follow) else 0
+        fixed, room = (CALL_BYTES, 0) if isinstance(asked, Call) else (FOLLOW_BYTES, FOLLOW_ROOM)
         try:
-            held = self._account.hold(TASK_BYTES + weight + room)
+            held = self._account.hold(fixed + weight + room)
         except OperationError as error:
             return ImmediateReply(self.refusal(asked.id, error))
-        held.resize(TASK_BYTES + weight)
+        held.resize(fixed + weight)
         self._holds[asked.id] = held
         if isinstance(asked, Call):
             self._calls.add(asked.id)

@@ -26,7 +26,6 @@ from perdure.runtime.websocket.frames import PING, SILENT, close_frame, header
 from perdure.runtime.websocket.socket_subscription import SocketSubscription
 
 if TYPE_CHECKING:
-    from perdure.eventlog.env import Env
     from perdure.runtime.kernel.channels.groups import Groups
     from perdure.runtime.kernel.operations import Operations
     from perdure.runtime.kernel.principal import Principal
@@ -56,9 +55,9 @@ class Session:
 
     def __init__(
         self,
-        env: Env,
         operations: Operations,
         groups: Groups,
+        making: trio.CapacityLimiter,
         principal: Principal,
         messages: Messages,
         wire: FrameWire,
@@ -66,9 +65,10 @@ class Session:
         limits: ConversationLimits | None = None,
     ) -> None:
         """Nothing is read before ``run``."""
-        self._env = env
+        self._env = wire.env
         self._operations = operations
         self._groups = groups
+        self._making = making
         self._principal = principal
         self._messages = messages
         self._wire = wire
@@ -121,7 +121,7 @@ class Session:
                 nursery.start_soon(self._call, asked)
             case Follow():
                 subscription = SocketSubscription(
-                    asked.id, self._format, self._wire, self._pulls, asked.credit
+                    asked.id, self._format, self._wire, self._pulls, self._making, asked.credit
                 )
                 subscriptions[asked.id] = subscription
                 nursery.start_soon(self._follow, asked, subscription)
@@ -156,16 +156,9 @@ class Session:
     async def _follow(self, asked: Follow, subscription: SocketSubscription) -> None:
         with self._conversation.take_hold(asked.id):
             try:
-                args = asked.follow
-                if asked.after is not None:
-                    args = {**args, "after": asked.after}
-                await subscription.serve(
-                    await self._operations.call(self._principal, FOLLOW, args),
-                    self._conversation,
-                    self._groups,
-                )
-            except OperationError as error:
-                await self._send(self._conversation.refusal(asked.id, error))
+                refusal = await self._served(asked, subscription)
+                if refusal is not None:
+                    await self._send(refusal)
             except trio.BrokenResourceError:
                 pass  # the peer is gone; the reader finds out too
             finally:
@@ -173,6 +166,22 @@ class Session:
                 if subscriptions.get(asked.id) is subscription:  # and not one that took the id over
                     del subscriptions[asked.id]
                 subscription.ended.set()
+
+    async def _served(self, asked: Follow, subscription: SocketSubscription) -> bytes | None:
+        """Serve a follow to its end, or give what to say if it is refused.
+
+        It is not said here: until then, the error would keep all that was to be sent.
+        """
+        args = asked.follow if asked.after is None else {**asked.follow, "after": asked.after}
+        try:
+            await subscription.serve(
+                await self._operations.call(self._principal, FOLLOW, args),
+                self._conversation,
+                self._groups,
+            )
+        except OperationError as error:
+            return self._conversation.refusal(asked.id, error)
+        return None
 
     # Writing
 

@@ -127,6 +127,7 @@ class Sockets:
         """Serve what a node can do; ``run`` has to be running."""
         self._env = node.env
         self._operations = node.operations
+        self._making = node.making
         self._principal_of = principal_of
         self.limits = limits or SocketLimits()
         self._groups = Groups(node.log, node.channels.limits)
@@ -207,9 +208,9 @@ class Sockets:
                 connection = await request.accept(subprotocol=subprotocol)
             wire.farewell = partial(_reason_to_close, connection)
             session = Session(
-                self._env,
                 self._operations,
                 self._groups,
+                self._making,
                 self._principal_of(upgrade),
                 connection,
                 wire,

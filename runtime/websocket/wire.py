@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 _AHEAD: Final = 128 << 10  # bytes that the system may have before it begins to send them
 _ENOUGH: Final = 4 * _AHEAD  # what it has counts twice, and a frame more has to fit
 _SMALL: Final = 4 << 10  # what is left of a smaller frame is not worth counting
+_COPIES: Final = 2  # of what comes: in the buffer of the library, and in parts of a message
 _PARTING: Final = 1.0  # seconds in which a last frame may be sent
 
 
@@ -86,7 +87,7 @@ class FrameWire(trio.abc.Stream):
         self._meter: FrameMeter | None = None
         self._coming = account.hold()  # messages that came and were not taken
         self._closing = False  # a Close was sent
-        self.farewell: Callable[[], bytes | None] = lambda: None  # what to say if none was
+        self.farewell: Callable[[], bytes | None] = _no_word  # what to say if none was
         self.last_word = close_frame(GOING_AWAY, "the connection ends; come back with your cursors")
         self.heard_at = env.monotonic()
         self.received = 0  # bytes
@@ -123,21 +124,23 @@ class FrameWire(trio.abc.Stream):
             self._meter = FrameMeter(self._limits.frames, now)
         try:
             delay = self._meter.count(data, now, waited)
-            self._coming.resize(self._meter.pending)
+            self._coming.resize(_COPIES * self._meter.pending)
         except BadPeer as bad:
             self.last_word = bad.close
             raise
         except OperationError as error:
-            full = BadPeer(TRY_AGAIN_LATER, f"{error.code}: {error.message}")
-            self.last_word = full.close
-            raise full from error
+            reason = f"{error.code}: {error.message}"
+            self.last_word = close_frame(TRY_AGAIN_LATER, reason)
+            raise BadPeer(TRY_AGAIN_LATER, reason) from error
         return delay
 
     def message_taken(self) -> None:
         """Count a message no longer: whoever took it counts what has become of it."""
         assert self._meter is not None  # noqa: S101 - it has counted the message
         self._meter.take()
-        self._coming.resize(self._meter.pending)
+        left = _COPIES * self._meter.pending
+        if left < self._coming.size:  # what came last may have been refused
+            self._coming.resize(left)
 
     # Sending
 
@@ -295,4 +298,9 @@ class FrameWire(trio.abc.Stream):
         if last is not None:
             await self.say_last(last)
         self._socket = None
+        self.farewell = _no_word  # it knows the connection, which knows this wire
         await self._stream.aclose()
+
+
+def _no_word() -> None:
+    """Say nothing."""

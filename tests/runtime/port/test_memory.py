@@ -11,6 +11,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from perdure.runtime.http.middleware import Middleware
 from perdure.runtime.kernel.budget import Budget
 from perdure.runtime.kernel.routes.arguments import hold_memory
+from tests.runtime.memory import without_collector
 from tests.runtime.port.world import Client, Echo, answering, body, post, request, serving, start
 
 SHARE = 100_000
@@ -162,6 +163,21 @@ async def test_a_client_that_sends_ahead_while_it_waits_is_bounded(
         with trio.fail_after(5):
             await client.rest()
         assert world.port.budget.held == 0
+
+
+async def test_what_was_refused_is_free_at_once() -> None:
+    """And not when the garbage collector comes by: no error keeps itself, and a body with it."""
+    async with serving(Middleware(gathering), memory=True, budget=budget()) as world:
+        await world.get()
+        with without_collector() as memory:
+            for _ in range(10):
+                client = await world.connect()
+                await client.send(post(b"x" * 2 * SHARE))
+                assert (await client.response()).code == "OVERLOADED"
+                await client.stream.aclose()
+                world.clients.clear()
+            await wait_all_tasks_blocked()
+            assert memory() < 2 * SHARE
 
 
 @pytest.mark.parametrize("pace", [5_000, 8_000])

@@ -42,8 +42,7 @@ def kinds(run_id: str) -> Kinds:
         "calls of many values": (ws + values, b""),
         "followers": (ws + follows, b""),
         "followers over HTTP": (
-            b"GET /events/log?after= HTTP/1.1\r\nhost: localhost\r\nx: %b\r\n\r\n"
-            % (b"a" * 30_000),
+            b"GET /events/log HTTP/1.1\r\nhost: localhost\r\nx: %b\r\n\r\n" % (b"a" * 30_000),
             b"",
         ),
         "bodies": (LINES + b"content-length: %d\r\n\r\n" % BODY + b" " * (BODY - 5000), b" "),

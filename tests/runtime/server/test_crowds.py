@@ -16,6 +16,7 @@ from tests.runtime.server.process import ServerProcess, server
 from tools.soak_record import FIGURES
 
 MOST = 256 << 20  # bytes of memory that the server may have
+PATIENCE = 20.0  # seconds that a quiet client has, while two hundred others ask for all there is
 PLUGIN = {"PERDURE_MODULES": "tests.runtime.world", "PYTHONPATH": str(ROOT)}
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="memory is read from /proc"
@@ -44,10 +45,11 @@ async def among(
     assert port is not None
     async with crowd(port, count, kind):
         took = max(await latencies(ask, seconds))
-        assert figures(running)["perdure_memory_held_bytes"] <= 64 << 20
+        assert 1 << 20 < figures(running)["perdure_memory_held_bytes"] <= 64 << 20
     with trio.fail_after(30):
         while figures(running)["perdure_memory_held_bytes"] > 10_000:  # noqa: ASYNC110
             await trio.sleep(0.1)
+    assert [line for line in running.log_lines() if line["level"] == "error"] == []
     return took
 
 
@@ -88,21 +90,15 @@ async def test_many_values_delay_nobody(
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("text", ["x", "\x01"], ids=["text", "text that swells"])
-async def test_two_hundred_of_each_kind_cost_a_bounded_memory(
-    tmp_path: Path, text: str, request: pytest.FixtureRequest
+@pytest.mark.parametrize("kind", kinds("a run"))
+async def test_two_hundred_that_read_nothing_cost_a_bounded_memory(
+    tmp_path: Path, kind: str, request: pytest.FixtureRequest
 ) -> None:
-    """One kind after the other, each for a while: less than 256 MB, and a quiet client is served.
-
-    R117: followers that read nothing among them.
-    """
+    """Of any kind: less than 256 MB, a quiet client is served, and nothing goes wrong."""
     with server(tmp_path / "data", **PLUGIN) as running:
-        said = []
-        for name, kind in kinds(poured(running, text)).items():
-            took = await among(running, kind, 200, seconds=15)
-            said.append(f"{name} {took:.2f} s")
-            assert running.process.poll() is None
-            assert memory_peak(running) < MOST, said
-            assert took < 10, said
-        said.append(f"{memory_peak(running) >> 20} MiB at most")
-        request.node.user_properties.append((FIGURES, ", ".join(said)))
+        took = await among(running, kinds(poured(running, "\x01"))[kind], 200, seconds=15)
+        peak = memory_peak(running)
+        said = f"slowest answer {took:.1f} s, {peak >> 20} MiB at most"
+        request.node.user_properties.append((FIGURES, said))
+        assert peak < MOST, said
+        assert took < PATIENCE, said
