@@ -229,7 +229,12 @@ class HttpConnection:
             _wire=self.wire,
             _date=self._port.date(),
         )
-        with self._account.hold(len(trailing)):  # for which there was room just before
+        try:
+            held = self._account.hold(len(trailing))
+        except OperationError as error:
+            await self._refuse(PortRefusal.of(error), head)
+            return
+        with held:
             await handler(upgrade)
 
 
