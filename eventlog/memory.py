@@ -155,6 +155,9 @@ class MemoryStore(POPOApplicationRecorder):
             size += record.size
         return StoredPage(records, more=False, head=self.head())
 
+    def check_room(self) -> None:
+        """There is always room."""
+
     def close(self) -> None:
         """Keep everything: a memory store can be opened again as long as it exists."""
 

@@ -75,6 +75,11 @@ class EventRegistry:
         """Go through the event classes in order of their names."""
         return iter(self._classes[name] for name in sorted(self._classes))
 
+    def knows(self, record: Record) -> bool:
+        """Tell whether a record's event is among these, and not of a newer schema."""
+        known = self._classes.get(record.name)
+        return known is not None and record.schema <= self._names[known][1]
+
     def encode(
         self,
         event: Event,

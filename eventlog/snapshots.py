@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
 from perdure.eventlog.checksum import append_to, is_sound
 from perdure.eventlog.private import make_private
+from perdure.eventlog.sqlite.file import read_only_uri
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -125,30 +126,28 @@ class SnapshotFile:
     def __init__(self, path: Path, *, writable: bool = True) -> None:
         """Open the file, or make it; if it is only to be read, leave it as it is."""
         self._lock = Lock()
-        if not writable:
-            self._database = _open_reader(path)
-            return
-        try:
-            self._database = _open(path)
-        except sqlite3.DatabaseError as exc:
-            if exc.sqlite_errorcode not in {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT}:
-                raise
-            path.unlink(missing_ok=True)
-            self._database = _open(path)
+        self._path = path
+        self._writable = writable
+        self._database: sqlite3.Connection | None = None
+        self._open()
 
     def save(self, snapshot: Snapshot) -> None:
         """Keep a snapshot, and only a few older ones of its key."""
         row = (*snapshot.key, snapshot.number, snapshot.check, snapshot.state)
-        with suppress(sqlite3.Error), self._lock, self._database:
-            self._database.execute(_SAVE, append_to(row))
-            self._database.execute(_PRUNE, (*snapshot.key, KEPT))
+        with suppress(sqlite3.Error), self._lock:
+            database = self._database or self._open()
+            if database is not None:
+                with database:
+                    database.execute(_SAVE, append_to(row))
+                    database.execute(_PRUNE, (*snapshot.key, KEPT))
 
     def newest(self, key: SnapshotKey, upto: int | None) -> Snapshot | None:
         """Find the newest snapshot of a key, not beyond a version or a position."""
         row = None
         with suppress(sqlite3.Error), self._lock:
             limit = _ANY_NUMBER if upto is None else upto
-            row = self._database.execute(_NEWEST, (*key, limit)).fetchone()
+            if self._database is not None:
+                row = self._database.execute(_NEWEST, (*key, limit)).fetchone()
         if row is None or not is_sound(row):
             return None
         number, check, state = row[len(key) : -1]
@@ -156,10 +155,24 @@ class SnapshotFile:
 
     def close(self) -> None:
         """Close the file."""
-        self._database.close()
+        if self._database is not None:
+            self._database.close()
+
+    def _open(self) -> sqlite3.Connection | None:
+        """Open the file; what cannot be opened now is tried again when something is saved."""
+        opened = _opened if self._writable else _opened_for_reading
+        with suppress(sqlite3.Error, OSError):
+            try:
+                self._database = opened(self._path)
+            except sqlite3.DatabaseError as error:
+                damaged = {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT}
+                if self._writable and error.sqlite_errorcode in damaged:
+                    self._path.unlink(missing_ok=True)
+                    self._database = opened(self._path)
+        return self._database
 
 
-def _open(path: Path) -> sqlite3.Connection:
+def _opened(path: Path) -> sqlite3.Connection:
     make_private(path)
     database = sqlite3.connect(path, check_same_thread=False)
     try:
@@ -177,10 +190,6 @@ def _open(path: Path) -> sqlite3.Connection:
     return database
 
 
-def _open_reader(path: Path) -> sqlite3.Connection:
-    """Open a file beside whoever writes it; what cannot be opened is as good as empty."""
-    try:
-        uri = f"{path.absolute().as_uri()}?mode=ro"
-        return sqlite3.connect(uri, uri=True, check_same_thread=False)
-    except sqlite3.Error:
-        return sqlite3.connect(":memory:", check_same_thread=False)
+def _opened_for_reading(path: Path) -> sqlite3.Connection:
+    """Open a file beside whoever writes it."""
+    return sqlite3.connect(read_only_uri(path), uri=True, check_same_thread=False)

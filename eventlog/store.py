@@ -75,6 +75,9 @@ class Store(Lookup, Protocol):
         means that the outcome is unknown.
         """
 
+    def check_room(self) -> None:
+        """Raise DiskFull if there is no room for a commit."""
+
     @property
     def needs_upkeep(self) -> bool:
         """Whether ``upkeep`` would be worth its while."""

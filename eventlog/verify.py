@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     Arguments = TypeVarTuple("Arguments")
 
 MAX_PROBLEMS: Final = 100
+MAX_NAMES: Final = 5  # of events of a newer release
 Result = TypeVar("Result")
 
 
@@ -76,18 +77,29 @@ class Report(Problems):
     records: int = 0
     unchecked: int = 0
     streams: int = 0
+    unknown: int = 0  # records of a newer release, with some of the names of their events
+    unknown_names: list[str] = field(default_factory=list)
+
+    def note_unknown(self, record: Record) -> None:
+        """Count a record of a newer release."""
+        self.unknown += 1
+        is_new = record.name not in self.unknown_names
+        if is_new and len(self.unknown_names) < MAX_NAMES:
+            self.unknown_names.append(record.name)
 
 
 async def verify(
     log: Verifiable,
     *,
     registry: EventRegistry | None = None,
+    knows: Callable[[Record], bool] = lambda _record: True,
     witness: Witness | None = None,
     progress: Callable[[int], None] = lambda _records: None,
 ) -> Report:
     """Read the whole log twice, by position and by stream, and report what is wrong.
 
-    ``witness`` is a file beside the log that knows how far the log has come.
+    ``witness`` is a file beside the log that knows how far the log has come. Records of events
+    that this release does not know are counted; they are no problem of the log's.
     """
     report, head = Report(), START
     try:
@@ -98,7 +110,7 @@ async def verify(
         report.note([f"the database cannot be read: {exc}"])
     report.unchecked = min(log.store.unchecked, head.position)
     for walk in (
-        partial(_verify_order, registry=registry, progress=progress),
+        partial(_verify_order, registry=registry, knows=knows, progress=progress),
         _verify_streams,
     ):
         try:
@@ -127,6 +139,7 @@ async def _verify_order(
     report: Report,
     *,
     registry: EventRegistry | None,
+    knows: Callable[[Record], bool],
     progress: Callable[[int], None],
 ) -> None:
     position = commit_time = 0
@@ -148,6 +161,8 @@ async def _verify_order(
                 report.note([f"record {record.position}: committed before the one before it"])
             commit_time = record.commit_time
             report.note(_undecodable(record, registry))
+            if not knows(record):
+                report.note_unknown(record)
         report.records += len(page.records)
         progress(report.records)
         if not page.records:

@@ -98,7 +98,6 @@ class Writer:
         self._work = trio.Event()
         self._closing = not store.writable
         self._gives_up = False
-        self._complained = False
         self.stalled: Unavailable | None = None  # why nothing can be written, while that is so
         self.commits = 0
 
@@ -145,6 +144,19 @@ class Writer:
         """Take no more appends; ``run`` returns when those that wait are written."""
         self._closing = True
         self._work.set()
+
+    async def check_room(self) -> None:
+        """See whether something could be written, also while there is nothing to write."""
+        try:
+            await self._env.run_sync(self._store.check_room, limiter=self._thread)
+        except DiskFull as error:
+            self._complain(error)
+            self._work.set()  # so that ``run`` checks again until there is room
+        except OSError:
+            pass  # the next write says what is wrong
+        else:
+            if not self._queue:
+                self._resume()
 
     def give_up_when_stalled(self) -> None:
         """Wait for better times no more: what cannot be written is refused, and no more is taken.
@@ -211,11 +223,16 @@ class Writer:
 
     async def _more_to_do(self) -> bool:
         while not self._queue:
-            self.stalled = None
             if self._closing:
                 return False
             self._work = trio.Event()
-            await self._work.wait()
+            if self.stalled is None:
+                await self._work.wait()
+                continue
+            with trio.move_on_after(_LONGEST_PAUSE):
+                await self._work.wait()
+            if not self._queue:
+                await self.check_room()
         return True
 
     async def _let_others_in(self) -> None:
@@ -327,10 +344,7 @@ class Writer:
 
     def _stall(self, batch: Sequence[_Waiting], error: Unavailable) -> None:
         """Nothing was written: new work is told so, accepted work waits for better times."""
-        self.stalled = error
-        if not self._complained:
-            self._complained = True
-            _log.warning("nothing can be written: %s; accepted work waits", error)
+        self._complain(error)
         for waiting in batch:
             if waiting.new_work:
                 _answer(waiting, type(error)(*error.args))
@@ -338,10 +352,14 @@ class Writer:
         if self._gives_up:
             self._close_and_answer()
 
+    def _complain(self, error: Unavailable) -> None:
+        if self.stalled is None:
+            _log.warning("nothing can be written: %s; accepted work waits", error)
+        self.stalled = error
+
     def _resume(self) -> None:
-        self.stalled = None
-        if self._complained:
-            self._complained = False
+        if self.stalled is not None:
+            self.stalled = None
             _log.info("writing again")
 
 

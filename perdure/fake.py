@@ -19,8 +19,9 @@ from perdure.eventlog import cbor
 from perdure.runtime.execution.refusals import told_to_plugins
 from perdure.runtime.execution.steps import recordable
 from perdure.runtime.plugins.byte_source import pieces_of
-from perdure.runtime.plugins.contract import FailedStep, PluginError, RunCancelled
+from perdure.runtime.plugins.contract import FailedStep, PluginError, RunCancelled, StepError
 from perdure.runtime.plugins.current_run import CurrentRun
+from perdure.runtime.plugins.error_text import unwrapped
 from perdure.runtime.plugins.run_context import RunContext
 from perdure.runtime.plugins.run_messages import (
     Ask,
@@ -33,6 +34,7 @@ from perdure.runtime.plugins.run_messages import (
     Start,
 )
 from perdure.runtime.plugins.run_port import AboutRun
+from perdure.runtime.plugins.step_body import LastTry
 from perdure.runtime.plugins.step_names import StepNames
 
 if TYPE_CHECKING:
@@ -139,8 +141,10 @@ class _FakePort:
             self._run.check_cancelled()
             try:
                 value = await body()
-            except RunCancelled:
+            except (RunCancelled, StepError):
                 raise
+            except LastTry as last:
+                raise _failed(last.error) from last.error
             except Exception as error:
                 failed += 1
                 if step.retry.delay_after(failed) is None:
@@ -167,7 +171,8 @@ class _FakePort:
         return self._run.answers[name]
 
 
-def _failed(error: Exception) -> FailedStep:
+def _failed(raised: Exception) -> FailedStep:
+    error = unwrapped(raised)
     if isinstance(error, PluginError):
         more: Any = {"details": error.details, "retriable": error.retriable}
         return FailedStep(error.code, error.message, **more)

@@ -55,12 +55,14 @@ def request_rows(operation: Operation) -> list[str]:
     hints = get_type_hints(operation.request, include_extras=True)
     return [
         f"`{field.name}` | {type_name(hints[field.name])} | "
-        + ("yes" if field.required else _default(field.default))
+        + ("yes" if field.required else _default(field))
         for field in msgspec.structs.fields(operation.request)
     ]
 
 
-def _default(value: Any) -> str:  # noqa: ANN401 - any default
+def _default(field: msgspec.structs.FieldInfo) -> str:
+    made = field.default_factory
+    value = field.default if made is msgspec.NODEFAULT else made()
     return "" if value is None else f"default `{value}`"
 
 

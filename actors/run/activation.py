@@ -37,6 +37,11 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
+_ENTRY_IS_OVER: Final = frozenset({"ENDING", "LETTING_GO", "OVER"})
+_SILENT: Final = frozenset({"LEFT_BEHIND", "FENCED", "OVER"})
+_HEARD: Final = frozenset({"WORKING", "INTERRUPTED", "BROKEN", "DRAINING"})
+_LETTING_GO: Final = frozenset({"DRAINING", "LETTING_GO"})
+
 
 class Activation(Enum):
     """Where an activation stands."""
@@ -52,30 +57,21 @@ class Activation(Enum):
     LETTING_GO = "the entry is over, and the run is being let go of"
     OVER = "the entry is over, and nothing is left to say"
 
-    @property
-    def entry_is_at_work(self) -> bool:
-        """Whether the entry was called and has not come to its end."""
-        return self not in _ENTRY_IS_OVER
+    __hash__ = object.__hash__  # that of an enumeration is slow
 
-    @property
-    def is_stopping(self) -> bool:
-        """Whether the entry is at work although it was told to stop."""
-        return self in _STOPPING
+    def __init__(self, _: str) -> None:
+        """Know once what is asked often.
 
-    @property
-    def hears_its_entry(self) -> bool:
-        """Whether what the entry reports and asks for still counts."""
-        return self in _HEARD
-
-    @property
-    def is_silent(self) -> bool:
-        """Whether it may say nothing more to the run."""
-        return self in _SILENT
-
-    @property
-    def lets_go(self) -> bool:
-        """Whether its last word is that it lets go, and not the end of the run."""
-        return self is Activation.DRAINING or self is Activation.LETTING_GO
+        ``entry_is_at_work``: the entry was called and has not come to its end. ``is_stopping``: it
+        is at work although it was told to stop. ``hears_its_entry``: what the entry reports and
+        asks for still counts. ``is_silent``: it may say nothing more to the run. ``lets_go``: its
+        last word is that it lets go, and not the end of the run.
+        """
+        self.entry_is_at_work = self.name not in _ENTRY_IS_OVER
+        self.is_stopping = self.entry_is_at_work and self.name != "WORKING"
+        self.hears_its_entry = self.name in _HEARD
+        self.is_silent = self.name in _SILENT
+        self.lets_go = self.name in _LETTING_GO
 
 
 class Happening(Enum):
@@ -89,6 +85,8 @@ class Happening(Enum):
     RETURN = "the entry is over: it returned, raised, or stopped"
     ABANDON = "the entry is over because its process goes down"
     ENDED = "the run has ended"
+
+    __hash__ = object.__hash__
 
 
 class Illegal(Exception):
@@ -164,11 +162,6 @@ TRANSITIONS: Final[Mapping[Activation, Mapping[Happening, Activation]]] = {
     },
     _A.OVER: _late(_A.OVER, _H.BREAK, _H.DRAIN, _H.FENCE, _H.ENDED),
 }
-
-_ENTRY_IS_OVER: Final = frozenset({_A.ENDING, _A.LETTING_GO, _A.OVER})
-_STOPPING: Final = frozenset(Activation) - _ENTRY_IS_OVER - {_A.WORKING}
-_SILENT: Final = frozenset({_A.LEFT_BEHIND, _A.FENCED, _A.OVER})
-_HEARD: Final = frozenset({_A.WORKING, _A.INTERRUPTED, _A.BROKEN, _A.DRAINING})
 
 
 def advance(state: Activation, happening: Happening) -> Activation:

@@ -11,12 +11,16 @@ from perdure.actors.run.status import CancelIntent, CancelMode, Outcome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activate:
-    """A host is about to call the entry, as activation number ``epoch``."""
+    """A host is about to call the entry, as activation number ``epoch``.
+
+    ``suspects`` are the runs that may have brought down the host before, as in ``Recover``.
+    """
 
     host: str
     epoch: int
     plugin_version: str
     at: int
+    suspects: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,13 +77,15 @@ class Answer:
 class Recover:
     """A host found the run at start-up: whoever executed it before is gone.
 
-    ``resumes`` is the entry's policy; ``compatible`` whether the plugin's version fits. A run that
-    is still alive afterwards is to be activated again.
+    ``resumes`` is the entry's policy; ``compatible`` whether the plugin's version fits;
+    ``suspects`` how many runs may have brought that host down, or 0 if this one cannot have. A run
+    that is still alive afterwards is to be activated again.
     """
 
     resumes: bool
     compatible: bool
     at: int
+    suspects: int = 0
 
 
 RunCommand = Activate | Deactivate | Deliver | Finish | RequestCancel | Answer | Recover

@@ -27,6 +27,7 @@ from perdure.actors.run.commands import (
     RequestCancel,
     RunCommand,
 )
+from perdure.actors.run.crashes import crashes_of, fault_of
 from perdure.actors.run.events import (
     RUN_EVENTS,
     Activated,
@@ -41,6 +42,7 @@ from perdure.actors.run.events import (
     ProgressReported,
     QuestionAsked,
     ResultMarked,
+    ResultRef,
     RunCreated,
     RunEnded,
     RunError,
@@ -51,15 +53,16 @@ from perdure.actors.run.events import (
     StepRecorded,
 )
 from perdure.actors.run.output import check_output
+from perdure.actors.run.same_answer import is_same
 from perdure.actors.run.status import CancelMode, Move, Outcome, Status, can, moved, require
 from perdure.actors.run.stopped import canceled, end_of_stopped, timed_out
 from perdure.eventlog.record import FieldValue
 from perdure.eventlog.units import NANOSECONDS
 
-FOLD: Final = "run-2"  # the version of this fold; snapshots of another are not used
-MAX_IDLE_ACTIVATIONS: Final = 3
+FOLD: Final = "run-3"  # the version of this fold; snapshots of another are not used
 _A_CENTURY: Final = 100 * 365 * 24 * 3600.0  # seconds; nobody waits longer
 INPUT_REQUIRED: Final = "input_required"  # the stage of a run that waits for an answer
+RETRYING: Final = "retrying"  # the stage of a run with a step that has failed, and is tried again
 
 UNANSWERED: Final = object()
 
@@ -72,7 +75,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int = 0
     active: bool = False  # an activation is in charge
     plugin_version: str | None = None
-    idle_activations: int = 0  # in a row, without anything recorded
+    host: str = ""  # of the newest activation
+    activated_at: int = 0
+    is_idle: bool = False  # since then it was at work, and has recorded no progress
+    crashes: float = 0.0  # losses of its hosts that count against it
     started_at: int | None = None
     finished_at: int | None = None
     progress: float | None = None
@@ -84,10 +90,12 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     cancel_deadline: int | None = None  # when a harder way follows, as the newest request says
     exports: int = 0
     marked: tuple[int, ...] = ()
+    marked_refs: tuple[ResultRef, ...] = ()  # what those are, if it was said
     open_questions: frozenset[str] = frozenset()
     answers: Mapping[str, Any] = {}
     children: tuple[str, ...] = ()
     asleep_until: int = 0
+    retrying: frozenset[str] = frozenset()  # steps that have failed and are tried again
     error: RunError | None = None
     result: tuple[int, ...] = ()
 
@@ -137,6 +145,7 @@ def _activate(run: Run, command: Activate) -> tuple[RunEvent, ...]:
             host=command.host,
             epoch=command.epoch,
             plugin_version=command.plugin_version,
+            suspects=command.suspects,
             at=command.at,
         ),
     )
@@ -174,7 +183,7 @@ def _request_cancel(run: Run, command: RequestCancel) -> tuple[RunEvent, ...]:
 def _answer(run: Run, command: Answer) -> tuple[RunEvent, ...]:
     given = run.answers.get(command.question_id, UNANSWERED)
     if given is not UNANSWERED:
-        if _is_same(given, command.answer):
+        if is_same(given, command.answer):
             return ()
         raise AnsweredOtherwise(command.question_id)
     if command.question_id not in run.open_questions:
@@ -190,18 +199,6 @@ def _answer(run: Run, command: Answer) -> tuple[RunEvent, ...]:
     )
 
 
-def _is_same(given: Any, other: Any) -> bool:  # noqa: ANN401 - any answers
-    """Compare answers as JSON does: 1 and 1.0 are one number, and true is none."""
-    match given, other:
-        case dict(), dict():
-            both = given.keys() == other.keys()
-            return both and all(_is_same(given[name], other[name]) for name in given)
-        case (list() | tuple(), list() | tuple()):
-            return len(given) == len(other) and all(map(_is_same, given, other))
-        case _:
-            return isinstance(given, bool) is isinstance(other, bool) and bool(given == other)
-
-
 def _recover(run: Run, command: Recover) -> tuple[RunEvent, ...]:
     """What becomes of a run whose host is gone."""
     if not can(run.status, Outcome.FAILED):
@@ -214,9 +211,8 @@ def _recover(run: Run, command: Recover) -> tuple[RunEvent, ...]:
         return (_lost(run, "the plugin's version has changed and is not compatible", command.at),)
     if not command.resumes:
         return (_lost(run, "the host was lost while the run was running", command.at),)
-    if run.idle_activations >= MAX_IDLE_ACTIVATIONS:
-        return (_lost(run, f"lost {run.idle_activations} times without progress", command.at),)
-    return ()
+    fault = fault_of(crashes_of(run, suspects=command.suspects, at=command.at))
+    return () if fault is None else (_lost(run, fault, command.at),)
 
 
 def _ended_by(run: Run, cancel: CancelRequested, at: int) -> RunEnded:
@@ -263,30 +259,32 @@ def evolve(run: Run | None, event: RunEvent) -> Run:
         case Activated():
             return _activated(run, event)
         case Deactivated():
-            return replace(run, active=False, idle_activations=max(0, run.idle_activations - 1))
-        case ProgressReported(progress=progress, message=message):
-            return replace(run, progress=progress, message=message)
+            return replace(run, active=False)
+        case ProgressReported():
+            return _progressed(run, event)
         case StageChanged(stage=stage, message=message):
             return replace(run, stage=stage, message=message)
         case LogBatch():
             return run
         case ExportAppended(number=number):
-            return replace(run, exports=number, idle_activations=0)
-        case ResultMarked(items=items):
-            return replace(run, marked=items)
-        case StepRecorded():
-            return replace(run, idle_activations=0)
-        case StepFailed(retry_at=until):
-            return _asleep(run, until or 0)
+            return replace(_cleared(run), exports=number)
+        case ResultMarked(items=items, refs=refs):
+            return replace(run, marked=items, marked_refs=refs)
+        case StepRecorded(step=step):
+            return _tried(_cleared(run), step)
+        case StepFailed(step=step, retry_at=until):
+            if until is None:
+                return _tried(_cleared(run), step)
+            return replace(_asleep(run, until), retrying=run.retrying | {step})
         case SleepBegun(until=until):
             return _asleep(run, until)
         case QuestionAsked(question_id=asked):
             asking = run.open_questions | {asked}
-            return replace(run, idle_activations=0, open_questions=asking)
+            return replace(_cleared(run), open_questions=asking)
         case Answered():
             return _answered(run, event)
         case ChildStarted(child_run_id=child):
-            return replace(run, idle_activations=0, children=(*run.children, child))
+            return replace(_cleared(run), children=(*run.children, child))
         case CancelRequested():
             status = moved(run.status, Move.CANCEL)
             return _asked_to_end(replace(run, status=status, cancel=event), event)
@@ -298,30 +296,49 @@ def evolve(run: Run | None, event: RunEvent) -> Run:
             assert_never(event)
 
 
+def _progressed(run: Run, event: ProgressReported) -> Run:
+    is_new = run.progress is None or event.progress > run.progress
+    return replace(
+        _cleared(run) if is_new else run,
+        progress=event.progress,
+        stage=run.stage if event.stage is None else event.stage,
+        message=run.message if event.keeps_message else event.message,
+    )
+
+
 def _asked_to_end(run: Run, event: CancelRequested | CancelEscalated) -> Run:
     return replace(run, cancel_mode=event.mode, cancel_at=event.at, cancel_deadline=event.deadline)
 
 
+def _cleared(run: Run) -> Run:
+    """Note progress: whatever its hosts were lost to, it was not this run."""
+    return replace(run, is_idle=False, crashes=0.0)
+
+
 def _asleep(run: Run, until: int) -> Run:
     """Note that something in the run waits: coming back to that is no lack of progress."""
-    return replace(run, idle_activations=0, asleep_until=max(run.asleep_until, until))
+    return replace(_cleared(run), asleep_until=max(run.asleep_until, until))
 
 
 def _answered(run: Run, event: Answered) -> Run:
-    """Take an answer; when none is missing any more, the run is at work again.
-
-    What was asked is over then, and so is the message that told it.
-    """
+    """Take an answer; when none is missing any more, the run is at work again."""
     still_open = run.open_questions - {event.question_id}
-    at_work = not still_open and run.stage == INPUT_REQUIRED
-    return replace(
-        run,
-        idle_activations=0,
-        open_questions=still_open,
-        answers={**run.answers, event.question_id: event.answer},
-        stage=None if at_work else run.stage,
-        message=None if at_work else run.message,
-    )
+    answers = {**run.answers, event.question_id: event.answer}
+    answered = replace(_cleared(run), open_questions=still_open, answers=answers)
+    return answered if still_open else _stage_over(answered, INPUT_REQUIRED)
+
+
+def _tried(run: Run, step: str) -> Run:
+    """Take the outcome of a step; when none is tried again any more, the stage does not say so."""
+    if step not in run.retrying:
+        return run
+    tried = replace(run, retrying=run.retrying - {step})
+    return tried if tried.retrying else _stage_over(tried, RETRYING)
+
+
+def _stage_over(run: Run, stage: str) -> Run:
+    """End a stage that we have set, and the message that came with it."""
+    return replace(run, stage=None, message=None) if run.stage == stage else run
 
 
 def _activated(run: Run, event: Activated) -> Run:
@@ -333,7 +350,10 @@ def _activated(run: Run, event: Activated) -> Run:
         active=True,
         plugin_version=event.plugin_version,
         started_at=run.started_at if run.started_at is not None else event.at,
-        idle_activations=run.idle_activations + (0 if waiting else 1),
+        host=event.host,
+        activated_at=event.at,
+        is_idle=not waiting,
+        crashes=crashes_of(run, suspects=event.suspects, at=event.at),
     )
 
 

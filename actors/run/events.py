@@ -49,7 +49,7 @@ class RunCreated(Struct, frozen=True, kw_only=True):
 
 
 @RUN_EVENTS.register
-class Activated(Struct, frozen=True, kw_only=True):
+class Activated(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A host is about to call the entry. The first activation is the start of the run."""
 
     event_name: ClassVar[str] = "run.activated"
@@ -57,11 +57,12 @@ class Activated(Struct, frozen=True, kw_only=True):
     epoch: int
     plugin_version: str
     at: int
+    suspects: int = 0  # runs that may have brought down the host before, if this is one of them
 
 
 @RUN_EVENTS.register
 class Deactivated(Struct, frozen=True, kw_only=True):
-    """A host lets go of a run that has not ended: it drains. The activation does not count."""
+    """A host lets go of a run that has not ended: it drains, and is not lost."""
 
     event_name: ClassVar[str] = "run.deactivated"
     epoch: int
@@ -69,13 +70,15 @@ class Deactivated(Struct, frozen=True, kw_only=True):
 
 
 @RUN_EVENTS.register
-class ProgressReported(Struct, frozen=True, kw_only=True):
-    """How far the work is, from 0.0 to 1.0."""
+class ProgressReported(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How far the work is, from 0.0 to 1.0; with a stage, also what it is doing now."""
 
     event_name: ClassVar[str] = "run.progress-reported"
     progress: float
     message: str | None
     at: int
+    stage: str | None = None  # if it has changed as well
+    keeps_message: bool = False  # the message before stays, and there is none here
 
 
 @RUN_EVENTS.register
@@ -131,13 +134,21 @@ class ExportAppended(Struct, frozen=True, kw_only=True):
     metadata: dict[str, Any] | None = None
 
 
+class ResultRef(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an item of the result is."""
+
+    type: str
+    description: str | None = None
+
+
 @RUN_EVENTS.register
-class ResultMarked(Struct, frozen=True, kw_only=True):
+class ResultMarked(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """These items, by number, are the result: the newest marking counts."""
 
     event_name: ClassVar[str] = "run.result-marked"
     items: tuple[int, ...]
     at: int
+    refs: tuple[ResultRef, ...] = ()  # what each of them is; earlier releases did not say
 
 
 @RUN_EVENTS.register
@@ -238,10 +249,11 @@ class RunEnded(Struct, frozen=True, kw_only=True):
     at: int
 
 
+Report = ProgressReported | StageChanged
+
 # What an execution puts into the log while it works.
 Output = (
-    ProgressReported
-    | StageChanged
+    Report
     | LogBatch
     | ExportAppended
     | ResultMarked

@@ -18,17 +18,20 @@ from perdure.actors.run.events import (
     ExportAppended,
     ProgressReported,
     QuestionAsked,
+    ResultRef,
     SleepBegun,
     StageChanged,
     StepFailed,
     StepRecorded,
 )
+from perdure.actors.run.report_bounds import shortened
 from perdure.eventlog import cbor
 
 if TYPE_CHECKING:
-    from perdure.actors.run.events import RunEvent
+    from perdure.actors.run.events import Report, RunEvent
 
 NOT_RECORDED: Final = object()
+_DESCRIPTION: Final = 160  # characters of an item's description in a reference to it
 
 
 @dataclass(slots=True)
@@ -43,6 +46,7 @@ class History:
     children: dict[str, str] = field(default_factory=dict)  # step -> run id
     keyed: dict[str, int] = field(default_factory=dict)  # export key -> number
     equal: dict[tuple[str, int], int] = field(default_factory=dict)  # n-th equal one -> number
+    refs: dict[int, ResultRef] = field(default_factory=dict)  # what each export is, by its number
     exports: int = 0
     last: str | None = None  # the step recorded last
     progress: float = -inf  # the furthest that was reported
@@ -69,24 +73,40 @@ class History:
                 self.last = step
             case ExportAppended():
                 self._add_export(event)
-            case ProgressReported(progress=progress):
-                self.progress = max(self.progress, progress)
-            case StageChanged(stage=stage):
-                self.stages.add(stage)
+            case ProgressReported() | StageChanged():
+                self._add_report(event)
             case _:
                 pass
 
     def has(self, step: str) -> bool:
         """Tell whether a step has its outcome, a sleep its end, a question its id, a child its."""
-        recorded = (self.values, self.sleeps, self.questions, self.children)
-        return any(step in steps for steps in recorded)
+        return (
+            step in self.values
+            or step in self.sleeps
+            or step in self.questions
+            or step in self.children
+        )
+
+    def _add_report(self, report: Report) -> None:
+        if report.stage is not None:
+            self.stages.add(report.stage)
+        if isinstance(report, ProgressReported):
+            self.progress = max(self.progress, report.progress)
 
     def _add_export(self, event: ExportAppended) -> None:
         self.exports = event.number
+        self.refs[event.number] = ref_of(event)
         if event.key is not None:
             self.keyed[event.key] = event.number
         else:
             self.equal[event.fingerprint, event.occurrence] = event.number
+
+
+def ref_of(export: ExportAppended) -> ResultRef:
+    """Say what an item is, in few words."""
+    about = export.description
+    shown = None if about is None else shortened(about, _DESCRIPTION)
+    return ResultRef(type=export.type, description=shown)
 
 
 def fingerprint(kind: str, content: Any) -> str:  # noqa: ANN401 - any content of an export

@@ -27,6 +27,7 @@ from perdure.actors.run.events import (
     StepRecorded,
 )
 from perdure.actors.run.item_id import export_item_id
+from perdure.actors.run.preview import PREVIEW, preview
 from perdure.actors.run.views import (
     ErrorView,
     error_view,
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from perdure.actors.run.core import Run
     from perdure.actors.run.events import RunEvent
 
-PREVIEW: Final = 200  # characters of a value
 Fields = Mapping[str, Any]
 
 What = Literal[
@@ -119,8 +119,7 @@ def _end_of_activation(event: RunEvent) -> Literal["drained", "lost", "ended"] |
 def _sized(value: Any) -> Fields:  # noqa: ANN401 - any value of a step, question or answer
     """Give the size of a value as JSON, and its beginning."""
     text = msgspec.json.encode(value)
-    preview = text[: 4 * PREVIEW].decode(errors="ignore")[:PREVIEW]
-    return {"size": len(text), "preview": preview}
+    return {"size": len(text), "preview": preview(text)}
 
 
 def _asked(event: QuestionAsked) -> Fields:

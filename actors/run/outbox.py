@@ -1,9 +1,9 @@
 """The outbox: what an execution has put out and not yet handed over.
 
-Progress and stage are thinned: the latest value waits for its window, and the last one always
-leaves. Log lines beyond a bound are counted and dropped. Exports and results are never dropped; one
-that an earlier activation has recorded is recognised and not put out again. Pure: whoever calls
-says what time it is.
+Progress and stage are thinned (``perdure.actors.run.reports``), and the last ones always leave; of
+a text that is too long for its report the beginning leaves, with a mark. Log lines beyond a bound
+are counted and dropped. Exports and results are never dropped; one that an earlier activation has
+recorded is recognised and not put out again. Pure: the caller says what time it is.
 
 An entry that is called again after a crash repeats its reports from the beginning. They are muted
 until it is past what was recorded: it comes by the last recorded step, or the log has something
@@ -18,23 +18,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from perdure.actors.errors import Invalid
-from perdure.actors.run.events import (
-    ExportAppended,
-    ProgressReported,
-    ResultMarked,
-    StageChanged,
-)
-from perdure.actors.run.history import History, fingerprint
+from perdure.actors.run.events import ExportAppended, ProgressReported, ResultMarked
+from perdure.actors.run.history import History, fingerprint, ref_of
 from perdure.actors.run.log_lines import LogLines
 from perdure.actors.run.output import check_output, check_progress, checked_size, readable
+from perdure.actors.run.report_bounds import MAX_LABEL, MAX_MESSAGE, shortened
+from perdure.actors.run.reports import Reports
 from perdure.eventlog.errors import CodecError
 
 if TYPE_CHECKING:
-    from perdure.actors.run.events import Output
+    from perdure.actors.run.events import Output, QuestionAsked
 
-WINDOW: Final = 100_000_000  # nanoseconds between two reports of one run, at least
 PROGRESS_ITEMS: Final = 500_000_000  # nanoseconds between two exports of progress, if wanted
-LONG_RUN: Final = 1000  # a run that has lasted long reports at most so often in its life
 _PROGRESS_KEY: Final = "perdure.progress-"
 MAX_ITEMS: Final = 64  # exports that wait; more make the entry wait
 MAX_BYTES: Final = 256 << 10
@@ -51,16 +46,14 @@ class Outbox:
         self._progress_items = progress_items
         self._next_progress_item = 0
         self._history = history
-        self._started_at = started_at
-        self._progress: ProgressReported | None = None
-        self._stage: StageChanged | None = None
+        self._reports = Reports(started_at)
         self._lines = LogLines(started_at)
         self._items: list[Output] = []
         self._bytes = 0
         self._exports = history.exports
         self._occurrences: dict[str, int] = {}
         self._keyed = dict(history.keyed)
-        self._next_report = 0
+        self._refs = dict(history.refs)
         self._is_muted = history.last is not None
         self.marked_a_result = False
 
@@ -69,21 +62,23 @@ class Outbox:
     def progress(self, progress: float, message: str | None, now: int) -> None:
         """Report progress; the latest report wins."""
         check_progress(progress)
-        if message is not None:
-            message = readable(message, "a message")
-        report = ProgressReported(progress=float(progress), message=message, at=now)
-        check_output(report, 0)
-        if self._hears(is_new=report.progress > self._history.progress):
-            self._progress = report
+        message = _message(message)
+        if self._hears(is_new=progress > self._history.progress):
+            self._reports.progress(float(progress), message, now)
 
     def stage(self, stage: str, message: str | None, now: int) -> None:
         """Name what the work is doing; the latest name wins."""
-        if message is not None:
-            message = readable(message, "a message")
-        change = StageChanged(stage=readable(stage, "a stage"), message=message, at=now)
-        check_output(change, 0)
-        if self._hears(is_new=change.stage not in self._history.stages):
-            self._stage = change
+        message = _message(message)
+        stage = shortened(readable(stage, "a stage"), MAX_LABEL)
+        if self._hears(is_new=stage not in self._history.stages):
+            self._reports.stage(stage, message, now)
+
+    def ask(self, asked: QuestionAsked, stage: str, message: str | None) -> None:
+        """Put out a question; its stage takes the place of the one that waits, at once."""
+        self._items.append(asked)
+        self._is_muted = False
+        self._reports.stage(stage, message, asked.at)
+        self._reports.open_window()
 
     def reached(self, step: str) -> None:
         """Come by a step that has its outcome in the log, from before a crash or from now."""
@@ -94,9 +89,9 @@ class Outbox:
         self._is_muted = self._is_muted and not is_new
         return not self._is_muted
 
-    def drop_stage(self) -> None:
-        """Forget a stage that waits: another takes its place at once."""
-        self._stage = None
+    def drop_stage(self, stage: str) -> None:
+        """Forget a stage that waits: it is over."""
+        self._reports.drop_stage(stage)
 
     def log(self, level: str, text: str, now: int) -> None:
         """Log a line; surplus lines are counted and dropped."""
@@ -130,6 +125,7 @@ class Outbox:
         check_output(item, self._exports)
         self._bytes += checked_size(item)
         self._exports = number
+        self._refs[number] = ref_of(item)
         self._is_muted = False
         if key is not None:
             self._keyed[key] = number
@@ -142,8 +138,10 @@ class Outbox:
 
     def result(self, numbers: tuple[int, ...], now: int) -> None:
         """Mark the result; the latest marking counts."""
-        marked = ResultMarked(items=numbers, at=now)
-        check_output(marked, self._exports)
+        check_output(ResultMarked(items=numbers, at=now), self._exports)
+        refs = tuple(self._refs[number] for number in numbers)
+        marked = ResultMarked(items=numbers, refs=refs, at=now)
+        checked_size(marked)
         self._items.append(marked)
         self.marked_a_result = True
 
@@ -176,27 +174,25 @@ class Outbox:
         """When the next flush is worth it; None if nothing waits."""
         if self._items or self._lines:
             return now
-        if self._progress or self._stage:
-            return max(now, self._next_report)
-        return None
+        return self._reports.due(now) if self._reports else None
 
     def take(self, now: int, *, last: bool = False) -> tuple[Output, ...]:
         """Take what may leave now; with ``last``, everything."""
         taken: list[Output] = []
-        reporting = last or now >= self._next_report
-        if reporting and self._progress is not None:
-            self._export_progress(self._progress, now)
+        report = self._reports.take(now, last=last)
+        if isinstance(report, ProgressReported):
+            self._export_progress(report, now)
         if (lines := self._lines.take(now, last=last)) is not None:
             taken.append(lines)
         taken.extend(self._items)
-        if reporting:
-            reports = [report for report in (self._stage, self._progress) if report is not None]
-            if reports:
-                taken.extend(reports)
-                self._next_report = now + max(WINDOW, (now - self._started_at) // LONG_RUN)
-            self._stage = self._progress = None
+        if report is not None:
+            taken.append(report)
         self._items, self._bytes = [], 0
         return tuple(taken)
+
+    def stored(self, at: int) -> None:
+        """Know when what was taken last was stored."""
+        self._reports.stored(at)
 
     def _export_progress(self, report: ProgressReported, now: int) -> None:
         """Put progress among the items, if that is wanted and the last time is long ago."""
@@ -205,3 +201,7 @@ class Outbox:
             text = report.message or f"{report.progress:.0%}"
             key = f"{_PROGRESS_KEY}{self._exports + 1}"  # one that no export of the entry's has
             self.export("text", text, now, key=key, metadata={"progress": report.progress})
+
+
+def _message(message: str | None) -> str | None:
+    return None if message is None else shortened(readable(message, "a message"), MAX_MESSAGE)

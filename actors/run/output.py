@@ -33,6 +33,7 @@ def check_output(output: Output, exports: int) -> None:
     """Refuse an output that no run may put out; ``exports`` items came before it."""
     if isinstance(output, ProgressReported):
         check_progress(output.progress)
+        _check_length(output.stage, MAX_LABEL, "a stage")
         _check_length(output.message, MAX_MESSAGE, "a message")
     elif isinstance(output, StageChanged):
         _check_length(output.stage, MAX_LABEL, "a stage")
@@ -43,6 +44,9 @@ def check_output(output: Output, exports: int) -> None:
         unknown = [number for number in output.items if not 1 <= number <= exports]
         if unknown:
             raise Invalid(f"export {unknown[0]} cannot be a result: there is none")
+        items, described = len(output.items), len(output.refs)
+        if described not in {0, items}:
+            raise Invalid(f"{items} items are the result, and {described} of them are described")
 
 
 def check_progress(progress: float) -> None:

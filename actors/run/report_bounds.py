@@ -10,6 +10,7 @@ from typing import Final
 
 MAX_LABEL: Final = 64
 MAX_MESSAGE: Final = 4096
+CUT: Final = "…"  # where a text goes on that is shown no further
 
 
 def progress_fault(progress: object) -> str | None:
@@ -19,6 +20,11 @@ def progress_fault(progress: object) -> str | None:
     if not 0.0 <= progress <= 1.0:  # which NaN is not
         return f"progress is a number from 0.0 to 1.0, not {progress}"
     return None
+
+
+def shortened(text: str, most: int) -> str:
+    """Give a text of so many characters at most; one that was cut ends with a mark."""
+    return text if len(text) <= most else f"{text[: most - 1]}{CUT}"
 
 
 def text_fault(text: object, what: str, most: int | None = None) -> str | None:

@@ -12,11 +12,31 @@ what is recorded. Nothing leads out of the four ends.
 needs a move which is not in the row of the run's status is refused, or changes nothing.
 """
 
-from collections.abc import Mapping
+from __future__ import annotations
+
 from enum import IntEnum, StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from perdure.actors.errors import NotNow
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Outcome(StrEnum):
+    """How a run ended. Each outcome is a status of the same name."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELED = "canceled"
+    TIMEOUT = "timeout"
+
+    __hash__ = str.__hash__  # that of an enumeration is slow
+
+    @property
+    def status(self) -> Status:
+        """The status of a run that ended so."""
+        return Status(self.value)
 
 
 class Status(StrEnum):
@@ -30,24 +50,11 @@ class Status(StrEnum):
     CANCELED = "canceled"
     TIMEOUT = "timeout"
 
-    @property
-    def is_terminal(self) -> bool:
-        """Whether nothing can follow."""
-        return self in TERMINAL
+    __hash__ = str.__hash__
 
-
-class Outcome(StrEnum):
-    """How a run ended. Each outcome is a status of the same name."""
-
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    CANCELED = "canceled"
-    TIMEOUT = "timeout"
-
-    @property
-    def status(self) -> Status:
-        """The status of a run that ended so."""
-        return Status(self.value)
+    def __init__(self, value: str) -> None:
+        """Know once whether nothing can follow: it is asked often."""
+        self.is_terminal = value in set(Outcome)
 
 
 class CancelIntent(StrEnum):
@@ -73,6 +80,8 @@ class Move(StrEnum):
     WORK = "recording outputs"
     ANSWER = "answering"
     CANCEL = "canceling"
+
+    __hash__ = str.__hash__
 
 
 _ENDS: Final[Mapping[Move | Outcome, Status]] = {outcome: outcome.status for outcome in Outcome}

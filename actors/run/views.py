@@ -17,16 +17,17 @@ from perdure.actors.run.events import (
 )
 from perdure.actors.run.item_id import export_item_id
 from perdure.actors.run.output import EXPORT_FIELDS
+from perdure.actors.run.report_bounds import shortened
 from perdure.actors.run.stream import run_id_of
 
 if TYPE_CHECKING:
     from perdure.actors.run.core import Run
-    from perdure.actors.run.events import ExportAppended, LogLine, QuestionAsked, RunError
+    from perdure.actors.run.events import ExportAppended, LogLine, QuestionAsked, Report, RunError
     from perdure.eventlog.record import Record
 
 _MICROSECOND: Final = 1000
 _TEXTS: Final = ("text", "message", "question")  # where a question that is a mapping has its text
-_REPORTS: Final = frozenset({ProgressReported.event_name, StageChanged.event_name})
+REPORTS: Final = frozenset({ProgressReported.event_name, StageChanged.event_name})
 _DELTA_MESSAGE: Final = 160  # the record has all of it; a delta stays under 2 KiB in any script
 
 
@@ -72,9 +73,14 @@ class RunRecord(TypedDict):
 
 
 class ExportRef(TypedDict):
-    """A reference to an export item of the same run."""
+    """A reference to an export item of the same run, and what the item is.
+
+    ``description`` is there if the item has one. Runs of earlier releases have only the id.
+    """
 
     export_item_id: str
+    type: NotRequired[str]
+    description: NotRequired[str]
 
 
 class RunDelta(TypedDict):
@@ -160,7 +166,7 @@ def record(run: Run, updated_at: int) -> RunRecord:
         "cancel_reason": cancel.reason if cancel else None,
         "cancel_requested_at": seconds(cancel.at) if cancel else None,
         "error": error_view(run.error),
-        "result_refs": [{"export_item_id": export_item_id(created.run_id, n)} for n in run.result],
+        "result_refs": _result_refs(run),
         "message": run.message,
         "stage": run.stage,
         "session_id": created.session_id,
@@ -169,6 +175,17 @@ def record(run: Run, updated_at: int) -> RunRecord:
         "started_by": created.started_by,
         "children": len(run.children),
     }
+
+
+def _result_refs(run: Run) -> list[ExportRef]:
+    refs: list[ExportRef] = [
+        {"export_item_id": export_item_id(run.created.run_id, number)} for number in run.result
+    ]
+    for ref, known in zip(refs, run.marked_refs, strict=False):  # of earlier releases nothing is
+        ref["type"] = known.type
+        if known.description is not None:
+            ref["description"] = known.description
+    return refs
 
 
 def error_view(error: RunError | None) -> ErrorView | None:
@@ -186,7 +203,7 @@ def error_view(error: RunError | None) -> ErrorView | None:
 def delta(record: Record) -> RunDelta | None:
     """Give the change that a record of a run brings, if it brings one that others see."""
     fields = record.metadata.fields
-    is_report = record.name in _REPORTS
+    is_report = record.name in REPORTS
     is_over = bool(fields.get("stage_over"))
     if not is_report and not is_over and not fields.get("changed"):
         return None
@@ -198,13 +215,18 @@ def delta(record: Record) -> RunDelta | None:
         "updated_at": seconds(record.commit_time),
     }
     if is_report:
-        report: ProgressReported | StageChanged = RUN_EVENTS.decode(record)
-        change["message"] = _short(report.message)
-        if isinstance(report, StageChanged):
-            change["stage"] = report.stage
+        _tell_report(change, RUN_EVENTS.decode(record))
     elif is_over:
         change["stage"] = change["message"] = None
     return change
+
+
+def _tell_report(change: RunDelta, report: Report) -> None:
+    """Put the stage and the message of a report into a delta, as far as they are news."""
+    if report.stage is not None:
+        change["stage"] = report.stage
+    if isinstance(report, StageChanged) or not report.keeps_message:
+        change["message"] = _short(report.message)
 
 
 def addition(run: Run, updated_at: int) -> RunDelta:
@@ -269,4 +291,4 @@ def log_line(created: RunCreated, line: LogLine) -> LogLineView:
 
 
 def _short(message: str | None) -> str | None:
-    return None if message is None else message[:_DELTA_MESSAGE]
+    return None if message is None else shortened(message, _DELTA_MESSAGE)

@@ -207,6 +207,8 @@ class Datastore(SQLiteDatastore):
 def not_opened(path: Path, error: Exception) -> EventLogError:
     """Tell why a file could not be opened: whether it is no log, or there is another trouble."""
     code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE
+    if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_SHMSIZE:
+        return DiskFull(f"there is no room on the disk to open {path}")
     if code in {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}:
         return LogUnsupported(f"{path} is not a log: {error}")
     if code in _KNOWN or isinstance(error, UnicodeDecodeError):

@@ -41,9 +41,33 @@ def wal_of(path: Path) -> Path:
     return path.with_name(path.name + "-wal")
 
 
-def is_read_only(path: Path) -> bool:
-    """Tell whether a file lies where nothing can be written: on a read-only file system."""
-    return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+def shm_of(path: Path) -> Path:
+    """Give SQLite's index of the write-ahead log, which is there while a database is open."""
+    return path.with_name(path.name + "-shm")
+
+
+def stands_still(path: Path) -> bool:
+    """Tell whether a database lies where this process can write nothing, and no other has it open.
+
+    SQLite reads such a file only if it is told so (``immutable``): it could make no index. If an
+    index is there, the file was left open, or is open, and can be read with it.
+    """
+    if shm_of(path).exists() or has_wal(path):
+        return False
+    is_read_only = bool(os.statvfs(path.parent).f_flag & os.ST_RDONLY)
+    return is_read_only or not os.access(path.parent, os.W_OK)
+
+
+def has_wal(path: Path) -> bool:
+    """Tell whether a write-ahead log with something in it belongs to a database file."""
+    wal = wal_of(path)
+    return wal.exists() and wal.stat().st_size > 0
+
+
+def read_only_uri(path: Path) -> str:
+    """Give the name by which SQLite opens a database for reading only."""
+    path = path.absolute()
+    return f"{path.as_uri()}?mode=ro" + ("&immutable=1" if stands_still(path) else "")
 
 
 def make_durable(wal: Path) -> None:

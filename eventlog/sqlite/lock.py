@@ -6,6 +6,7 @@ was forked without exec would keep it.) The pid in the file is there for people.
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -35,8 +36,8 @@ class WriterLock:
             os.close(self._fd)
             raise LogLocked(str(log_path), pid) from None
         try:
-            os.ftruncate(self._fd, 0)
-            os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+            # over what was there, which needs no room on a full disk
+            os.ftruncate(self._fd, os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0))
         except OSError:
             self.release()
             raise
@@ -55,8 +56,11 @@ def holder_of(log_path: Path) -> Holder | None:
     it is not known.
     """
     path = log_path.with_name(log_path.name + ".lock")
+    text = b""
     try:
-        found, text = path.stat(), path.read_bytes().strip()
+        found = path.stat()
+        with suppress(PermissionError):  # the kernel tells whether it is held all the same
+            text = path.read_bytes().strip()
         locks = _LOCKS.read_text("ascii")
     except FileNotFoundError:
         return None if _LOCKS.exists() or not path.exists() else Holder(pid=None, known=False)

@@ -23,15 +23,18 @@ from perdure.eventlog.record import START, Mark, Record, foreign_record
 from perdure.eventlog.sqlite import schema
 from perdure.eventlog.sqlite.connection import BUSY_SECONDS, Datastore, classified
 from perdure.eventlog.sqlite.file import (
-    is_read_only,
+    has_wal,
     make_durable,
     refuse_foreign,
+    shm_of,
+    stands_still,
     sync_directory,
     wal_of,
 )
 from perdure.eventlog.sqlite.format import create_if_empty, read_about, upgrade
-from perdure.eventlog.sqlite.lock import WriterLock
+from perdure.eventlog.sqlite.lock import WriterLock, holder_of
 from perdure.eventlog.sqlite.pages import Pages, mark
+from perdure.eventlog.sqlite.reserve import Reserve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -49,6 +52,10 @@ WAL_LIMIT: Final = (
 _PAGE: Final = 4096
 _CHECKPOINT_PATIENCE: Final = 500  # milliseconds for readers to finish; appends wait that long
 _LAST: Final = (1 << 63) - 1
+_NOT_CLOSED: Final = (
+    "{} was not closed in good order, and nothing can be written where it lies; copy its directory"
+    " to another disk and read it there"
+)
 _log = logging.getLogger("perdure.log")
 
 
@@ -64,6 +71,7 @@ class SqliteStore(SQLiteApplicationRecorder):
         self.path = path
         self.writable = writable
         self._lock = lock
+        self._reserve = Reserve(path)
         self._written = 0  # bytes since the last checkpoint, roughly
         self._complained = False  # about a write-ahead log that grows
         about = read_about(datastore, path)
@@ -90,6 +98,7 @@ class SqliteStore(SQLiteApplicationRecorder):
         refuse_foreign(path)
         lock = lock or WriterLock(path)
         try:
+            Reserve(path).release()
             make_durable(wal_of(path))
             return cls._opened(path, env, lock, LOG, witness)
         except BaseException:
@@ -107,8 +116,20 @@ class SqliteStore(SQLiteApplicationRecorder):
             raise LogUnsupported(f"{path} is empty: there is no log in it")
         if kind == BACKUP and wal_of(path).exists():
             raise LogUnsupported(f"{path} is a log, not a backup")
-        is_fixed = kind == BACKUP or _stands_still(path)
-        datastore = Datastore(path, writable=False, immutable=is_fixed)
+        try:
+            return cls._reader(path, kind, immutable=kind == BACKUP or stands_still(path))
+        except DiskFull:  # there is no room for SQLite's index of the write-ahead log
+            if has_wal(path) or holder_of(path) is not None:
+                raise
+            return cls._reader(path, kind, immutable=True)
+        except StoreFailed as error:
+            if has_wal(path) and not shm_of(path).exists():
+                raise StoreFailed(_NOT_CLOSED.format(path)) from error
+            raise
+
+    @classmethod
+    def _reader(cls, path: Path, kind: str, *, immutable: bool) -> SqliteStore:
+        datastore = Datastore(path, writable=False, immutable=immutable)
         return cls._checked(path, datastore, None, kind, writable=False)
 
     @classmethod
@@ -165,6 +186,7 @@ class SqliteStore(SQLiteApplicationRecorder):
     def close(self) -> None:
         """Close all connections and give the writer's lock back."""
         self.datastore.close()
+        self._reserve.keep()
         if self._lock is not None:
             self._lock.release()
 
@@ -177,6 +199,10 @@ class SqliteStore(SQLiteApplicationRecorder):
         with self.datastore.ours(commit=True) as c:
             c.executemany(schema.INSERT, map(tuple, records))  # sqlite3 binds plain tuples faster
         self._written += _pages_touched(records) * _PAGE
+
+    def check_room(self) -> None:
+        """Raise DiskFull if there is no room on the disk, beside the reserve."""
+        self._reserve.take()
 
     @property
     def needs_upkeep(self) -> bool:
@@ -350,19 +376,6 @@ class SqliteStore(SQLiteApplicationRecorder):
         ]
         cursor.executemany(schema.INSERT, records)
         return [record.position for record in records]
-
-
-def _stands_still(path: Path) -> bool:
-    """Tell whether nobody can write a log; SQLite needs to write beside it if it was left open."""
-    if not is_read_only(path):
-        return False
-    wal = wal_of(path)
-    if wal.exists() and wal.stat().st_size:
-        raise StoreFailed(
-            f"{path} was not closed in good order, and nothing can be written where it lies;"
-            " copy its directory to another disk and read it there"
-        )
-    return True
 
 
 def _refuse_if_cut_short(datastore: Datastore, path: Path, seen: Witness) -> None:

@@ -1,8 +1,8 @@
 """A blob: bytes of any size, known by the scope they belong to and by their hash.
 
-Its address is what events hold and what a reader asks for: ``perdure:blob/<scope>/<sha256>``. A
-scope is the id of a session or of a run, which we mint ourselves; no name that a user has chosen
-can be one.
+Events hold its address as ``perdure:blob/<scope>/<sha256>``. A scope is the id of a session or of a
+run, which we mint ourselves; no name that a user has chosen can be one. Clients are shown a path of
+the server instead, ``/runs/<run>/blobs/<sha256>``, which they can fetch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ _SCOPE: Final = r"[0-9a-z][0-9a-z-]{0,63}"
 _SHA256: Final = r"[0-9a-f]{64}"
 _SCOPE_NAME: Final = re.compile(_SCOPE)
 _URL: Final = re.compile(f"{BLOB_URL}({_SCOPE})/({_SHA256})")
-_MENTION: Final = re.compile(_URL.pattern.encode("ascii"))
+_PATH: Final = re.compile(f"/runs/({_SCOPE})/blobs/({_SHA256})")
+_MENTION: Final = re.compile(
+    f"(?:{BLOB_URL}({_SCOPE})/|/runs/({_SCOPE})/blobs/)({_SHA256})".encode()
+)
 
 
 BLOB_ERRORS: Final = declare_errors(
@@ -67,6 +70,25 @@ def blob_at(url: str) -> Blob | None:
     return None if found is None else Blob(found[1], found[2])
 
 
+def blob_path(run_id: str, sha256: str) -> str:
+    """Give the path at which a server offers a blob of a run."""
+    return f"/runs/{run_id}/blobs/{sha256}"
+
+
+def blob_of(run: Run, address: str) -> Blob | None:
+    """Give the blob that a run may name by an address, as events or as clients have it."""
+    path = _PATH.fullmatch(address)
+    if path is not None:
+        return Blob(scope_of(run), path[2]) if path[1] == run.created.run_id else None
+    blob = blob_at(address)
+    return blob if blob is not None and blob.scope == scope_of(run) else None
+
+
+def is_blob_address(address: str) -> bool:
+    """Tell whether an address can only be meant for a blob."""
+    return address.startswith((BLOB_URL, "/runs/"))
+
+
 def is_scope(name: str) -> bool:
     """Tell whether a name can be a scope: short, in small letters, digits and dashes."""
     return _SCOPE_NAME.fullmatch(name) is not None
@@ -77,7 +99,13 @@ def scope_of(run: Run) -> str:
     return run.created.session_id or run.created.run_id
 
 
-def mentions(body: bytes) -> Iterator[Blob]:
-    """Find every address in the bytes of an event, wherever in it they are."""
+def mentions(body: bytes, own: str) -> Iterator[Blob]:
+    """Find every address in the bytes of an event of a scope, wherever in it they are.
+
+    A path names a run and not its session: it may mean a blob of the run, or of the event's own
+    scope.
+    """
     for found in _MENTION.finditer(body):
-        yield Blob(found[1].decode("ascii"), found[2].decode("ascii"))
+        named = [found[1]] if found[1] else dict.fromkeys([found[2], own.encode()])
+        for scope in named:
+            yield Blob(scope.decode(), found[3].decode())

@@ -51,16 +51,19 @@ class References:
     """The projection's file. Synchronous; called from a thread."""
 
     def __init__(self, path: Path | str = ":memory:") -> None:
-        """Open the file, or make it. A damaged or foreign one is started anew."""
+        """Name the file; it is opened when records are taken in, so that a full disk may end."""
         self._file = ProjectionFile(path, _SCHEMA, FORMAT)
-        self._file.open()
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
 
     def catch_up(self, store: Store, *, pass_damage: bool = False) -> bool:
-        """Take in the next records of the log; tell whether there are more."""
+        """Take in the next records of the log; tell whether there are more.
+
+        A damaged or foreign file is started anew.
+        """
+        self._file.open()
         with self._file.writing() as database:
             place = place_of(database, store)
             if place is None:
@@ -103,7 +106,7 @@ async def catch_up(log: EventLog, references: References, *, pass_damage: bool =
 
 def _rows(records: Sequence[Record]) -> Iterator[tuple[str, str, bool]]:
     for record in records:
-        for blob in mentions(record.body):
+        for blob in mentions(record.body, record.scope.rpartition("/")[2]):
             yield (*blob, False)
             if record.name == ExportAppended.event_name:
                 export: ExportAppended = RUN_EVENTS.decode(record)

@@ -18,9 +18,10 @@ def main(*args: Any, **options: Any) -> None:
 
     for number, handler in zip(_SIGNALS, before, strict=True):
         signal.signal(number, handler)
+    from perdure.runtime.kernel.terminal.output import end_by_sigpipe, name_output
+
+    name_output()
     try:
         program(*args, **options)
     except BrokenPipeError:  # the error message could not be written
-        from perdure.runtime.kernel.terminal.output import end_by_sigpipe
-
         end_by_sigpipe()

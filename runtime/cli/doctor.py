@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
-import sys
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -17,9 +16,13 @@ from perdure.runtime.kernel.terminal.invocation import ExitCode, Invocation, pas
 from perdure.runtime.kernel.terminal.text import Cell, Column, instant, size, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+    from pathlib import Path
 
+    from perdure.eventlog.sqlite import SqliteStore
     from perdure.runtime.kernel.data_directory import DataDir
+    from perdure.runtime.kernel.features import Features
 
 FSYNCS: Final = 16
 _BLOCK: Final = b"perdure " * 512  # a page
@@ -51,11 +54,10 @@ class Check:
 def doctor(invocation: Invocation) -> None:
     """Check the log, the disk, the clock, and what the system offers to isolate processes.
 
-    The command changes nothing; it writes a small temporary file beside the log. Exit code 1: a
-    check failed.
+    The command changes nothing; it writes a small temporary file beside the log. A check that
+    cannot be carried out has failed. Exit code 1: a check failed.
     """
-    data = invocation.data
-    checks = [*_versions(), *_store(data), *_disk(data), *_clock(data), *_sandbox()]
+    checks = list(_checks(invocation))
     if invocation.json:
         invocation.give({"checks": [asdict(check) for check in checks]})
     else:
@@ -70,6 +72,50 @@ def doctor(invocation: Invocation) -> None:
         raise click.exceptions.Exit(ExitCode.FAILED)
 
 
+def _checks(invocation: Invocation) -> Iterator[Check]:
+    """Carry out all checks; what breaks one of them is a finding, and the next follows."""
+    yield from _guarded("versions", _versions)
+    settings = list(_guarded("settings", partial(_settings, invocation)))
+    yield from settings
+    if not settings:
+        data = invocation.place
+        for name, look in (
+            ("data directory", _directory),
+            ("log", _log),
+            ("events", partial(_events, invocation.features)),
+            ("writer", _writer),
+            ("disk space", _space),
+            ("fsync", _fsync),
+            ("clock", _clock),
+        ):
+            yield from _guarded(name, partial(look, data))
+    yield from _guarded("sandbox", _sandbox)
+
+
+def _guarded(name: str, look: Callable[[], Iterator[Check]]) -> Iterator[Check]:
+    try:
+        yield from look()
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with the machine is a finding
+        yield Check(name, "fail", str(error) or type(error).__name__, _remedy(error))
+
+
+def _remedy(error: Exception) -> str:
+    told: str | None = getattr(error, "remedy", None)
+    if told:
+        return told
+    if isinstance(error, PermissionError):
+        return "Run this as the owner of the file, or let yourself read it (chown, chmod)."
+    if isinstance(error, OSError):
+        return "Look at what lies there, and at the disk."
+    return "Report this as a fault of Perdure, with the output of `perdure doctor --json`."
+
+
+def _settings(invocation: Invocation) -> Iterator[Check]:
+    """Read the settings; there is nothing to tell unless that fails."""
+    _ = invocation.settings
+    return iter(())
+
+
 def _versions() -> Iterator[Check]:
     import platform
     import sqlite3
@@ -80,22 +126,16 @@ def _versions() -> Iterator[Check]:
     yield Check("sqlite", "ok", sqlite3.sqlite_version)
 
 
-def _store(data: DataDir) -> Iterator[Check]:
+def _log(data: DataDir) -> Iterator[Check]:
     from perdure.eventlog.errors import EventLogError
-    from perdure.eventlog.sqlite import SqliteStore
-    from perdure.eventlog.sqlite.lock import holder_of
     from perdure.eventlog.sqlite.schema import SCHEMA_VERSION
 
-    yield _directory(data)
     if not data.log.exists():
         yield Check("log", "ok", "none yet; the first run creates it")
         return
     try:
-        store = SqliteStore.open_reader(data.log)
-        try:
+        with _opened(data) as store:
             head, last = store.head().position, store.last_position()
-        finally:
-            store.close()
     except (EventLogError, OSError) as error:
         yield Check("log", "fail", str(error), "Keep the file; restore a backup elsewhere.")
         return
@@ -105,6 +145,37 @@ def _store(data: DataDir) -> Iterator[Check]:
         yield Check("log", "fail", f"{found}; it had {last:,} before", remedy)
     else:
         yield Check("log", "ok", f"{found}; `perdure log verify` checks every record")
+
+
+def _opened(data: DataDir) -> AbstractContextManager[SqliteStore]:
+    from contextlib import closing
+
+    from perdure.eventlog.sqlite import SqliteStore
+
+    return closing(SqliteStore.open_reader(data.log))
+
+
+def _events(features: Features, data: DataDir) -> Iterator[Check]:
+    """Look for a newer release among the newest records."""
+    from perdure.eventlog.errors import EventLogError
+    from perdure.eventlog.store import PAGE_RECORDS, Bounds
+
+    if not data.log.exists():
+        return
+    with suppress(EventLogError, OSError), _opened(data) as store:  # the check of the log tells
+        first = max(0, store.head().position - PAGE_RECORDS)
+        newest = store.read_all(first, Bounds(pass_damage=True)).records
+        names = sorted({record.name for record in newest if not features.know(record)})
+        if names:
+            told = f"a newer release has written to this log: {', '.join(names[:5])}"
+            yield Check("events", "fail", told, "Upgrade Perdure to that release.")
+
+
+def _writer(data: DataDir) -> Iterator[Check]:
+    from perdure.eventlog.sqlite.lock import holder_of
+
+    if not data.log.exists():
+        return
     holder = holder_of(data.log)
     if holder is None:
         yield Check("writer", "ok", "nobody")
@@ -114,25 +185,29 @@ def _store(data: DataDir) -> Iterator[Check]:
         )
 
 
-def _directory(data: DataDir) -> Check:
-    """Check that only the owner can read the data directory."""
+def _directory(data: DataDir) -> Iterator[Check]:
+    """Check that the data directory is one, and that only the owner can read it."""
+    data.check()
     path = data.path.absolute()
     mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         told = f"{path} can be read by others (mode {mode:o})"
-        return Check("data directory", "warn", told, f"It holds the data of runs: chmod 700 {path}")
-    return Check("data directory", "ok", str(path))
+        yield Check("data directory", "warn", told, f"It holds the data of runs: chmod 700 {path}")
+    else:
+        yield Check("data directory", "ok", str(path))
 
 
-def _disk(data: DataDir) -> Iterator[Check]:
+def _space(data: DataDir) -> Iterator[Check]:
     import shutil
 
-    place = _existing(data.path)
-    free = shutil.disk_usage(place).free
+    free = shutil.disk_usage(_existing(data.path)).free
     status = "fail" if free < _TOO_LITTLE else "warn" if free < _LITTLE else "ok"
     yield Check("disk space", status, f"{size(free)} free", "Delete files before the disk is full.")
+
+
+def _fsync(data: DataDir) -> Iterator[Check]:
     try:
-        times = sorted(_fsyncs(place))
+        times = sorted(_fsyncs(_existing(data.path)))
     except OSError as error:
         remedy = "The log needs a directory that is writable."
         yield Check("fsync", "fail", str(error), remedy)
@@ -190,69 +265,21 @@ def _clock(data: DataDir) -> Iterator[Check]:
 def _newest(data: DataDir) -> float:
     """Return the time of the newest record in epoch seconds."""
     from perdure.eventlog.errors import EventLogError
-    from perdure.eventlog.sqlite import SqliteStore
     from perdure.eventlog.units import NANOSECONDS
 
-    with suppress(EventLogError, OSError):
-        store = SqliteStore.open_reader(data.log)
-        try:
-            return store.commit_time() / NANOSECONDS
-        finally:
-            store.close()
+    with suppress(EventLogError, OSError), _opened(data) as store:
+        return store.commit_time() / NANOSECONDS
     return 0.0
 
 
 def _sandbox() -> Iterator[Check]:
-    """Check what the system offers to isolate processes; without it they run unconfined."""
-    import shutil
+    """Check what is enforced for processes here, by trying."""
+    from perdure.runtime.process.sandbox_features import features
 
-    from perdure.runtime.process.sandbox import features
-
-    remedy = "Process entries run with less isolation."
-    unshare = shutil.which("unshare")
-    yield Check("unshare", "ok" if unshare else "warn", unshare or "not installed", remedy)
-    namespaces = [n for n in ("user", "pid", "net", "mnt") if Path(f"/proc/self/ns/{n}").exists()]
-    yield Check(
-        "namespaces", "ok" if namespaces else "warn", ", ".join(namespaces) or "none", remedy
-    )
-    users = _user_namespaces()
-    yield Check("user namespaces", "ok" if users else "warn", users or "not allowed", remedy)
-    found = features()
-    for name, way, lacks in (
-        (
-            "pid namespace",
-            found.pid_namespace,
-            "Children that leave the process group can outlive their run.",
-        ),
-        (
-            "network namespace",
-            found.network_namespace,
-            "`network = false` has no effect here.",
-        ),
-    ):
-        told = f"tried: {' '.join(Path(word).name for word in way)}" if way else "tried in vain"
-        yield Check(name, "ok" if way else "warn", told, lacks)
-    controllers = _read("/sys/fs/cgroup/cgroup.controllers")
-    writable = os.access("/sys/fs/cgroup", os.W_OK)
-    if controllers:
-        told = f"v2 ({controllers})" + ("" if writable else ", not writable")
-        yield Check("cgroups", "ok" if writable else "warn", told, remedy)
-    else:
-        old = Path("/sys/fs/cgroup").is_dir() and sys.platform == "linux"
-        yield Check("cgroups", "warn", "v1 only" if old else "none", remedy)
-
-
-def _user_namespaces() -> str:
-    """Return the limit of user namespaces; empty if this user may not create them."""
-    allowed = _read("/proc/sys/user/max_user_namespaces")
-    switch = _read("/proc/sys/kernel/unprivileged_userns_clone")
-    if not allowed.isdigit() or int(allowed) == 0 or (switch == "0" and os.geteuid() != 0):
-        return ""
-    return f"up to {int(allowed):,}"
-
-
-def _read(path: str) -> str:
-    try:
-        return Path(path).read_text("ascii").strip()
-    except OSError:
-        return ""
+    for promised in features().guarantees():
+        yield Check(
+            f"sandbox: {promised.name}",
+            "ok" if promised.is_enforced else "warn",
+            promised.promise if promised.is_enforced else promised.gap,
+            f"To enforce it, {promised.remedy}.",
+        )

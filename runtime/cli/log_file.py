@@ -77,7 +77,12 @@ def verify(invocation: Invocation) -> None:
     with closing(_opened(invocation)) as store:
         read = ReadableLog(store, MemorySnapshots())
         seen = witness_of(invocation.place, store.generation)
-        checking = verify_log(read, witness=seen, progress=_counting(invocation))
+        checking = verify_log(
+            read,
+            knows=invocation.features.know,
+            witness=seen,
+            progress=_counting(invocation),
+        )
         report = completed(checking)
         look = partial(verify_seals, store, SealFolder(invocation.place.path))
         seals = _looked_at(report, look, SealReport())
@@ -89,6 +94,7 @@ def verify(invocation: Invocation) -> None:
                 "sound": is_sound,
                 "records": report.records,
                 "unchecked": report.unchecked,
+                "unknown": report.unknown,
                 "streams": report.streams,
                 "problems": report.problems,
                 "problem_count": report.problem_count,
@@ -122,6 +128,9 @@ def _tell_verified(
     if report.unchecked:
         count = counted(report.unchecked, "record")
         invocation.say(f"{count} written before checksums: not all damage in these can be found.")
+    if report.unknown:
+        count, names = counted(report.unknown, "record"), ", ".join(report.unknown_names)
+        invocation.say(f"{count} of a newer release ({names}): upgrade Perdure to read them.")
     _tell_problems(invocation, report)
     if blobs is not None:
         invocation.say(f"Read {counted(blobs.blobs, 'blob')} of {counted(blobs.bytes, 'byte')}.")

@@ -14,7 +14,7 @@ from perdure.runtime.cli.serve import serve
 from perdure.runtime.features import FEATURES
 from perdure.runtime.kernel.terminal.command import Group, common
 from perdure.runtime.kernel.terminal.invocation import CommandRefusal, ExitCode, Invocation
-from perdure.runtime.kernel.terminal.output import end_by_sigpipe
+from perdure.runtime.kernel.terminal.output import STANDARD_OUTPUT, end_by_sigpipe
 
 if TYPE_CHECKING:
     from perdure.runtime.kernel.features import Features
@@ -28,9 +28,16 @@ _HOLDER_REMEDY: Final = (
 )
 _PLACE_REMEDY: Final = "Pass a directory that you can write to with --data-dir."
 _SYSTEM_REMEDIES: Final = {
+    errno.EACCES: "Run the command as the owner of that file, or pass another directory with"
+    " --data-dir.",
     errno.ENOSPC: "Free space on that disk, or pass a directory on another disk with --data-dir.",
     errno.EROFS: "The disk is read-only: pass a directory on another disk with --data-dir.",
 }
+_OUTPUT_REMEDY: Final = "Send the output elsewhere, or free space where it goes."
+_DISK_REMEDY: Final = (
+    "Look at the disk, then start again: what was acknowledged is in the log, and runs go on from"
+    " there.\n`perdure log verify` checks it."
+)
 _FILE_REMEDY: Final = (
     "If the file was a log, restore a backup: perdure log restore BACKUP --data-dir DIR. To use"
     " another log,\npass --data-dir."
@@ -43,8 +50,13 @@ class _Program(Group):
     features: Features
 
     def make_context(self, *args: Any, **more: Any) -> click.Context:
-        """Begin an invocation."""
-        return super().make_context(*args, **{"obj": Invocation(self.features), **more})
+        """Begin an invocation. Help and version are printed here, if they can be."""
+        try:
+            return super().make_context(*args, **{"obj": Invocation(self.features), **more})
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise _told(error, json=False) or error from error
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - what the command gives
         """Run a command; turn known errors into refusals with a remedy."""
@@ -71,8 +83,9 @@ class _Program(Group):
 
 def _told(error: BaseException, *, json: bool) -> CommandRefusal | None:
     """Return the refusal for an error; None if click shows it, or if it is a bug."""
-    if isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        return _told(error.exceptions[0], json=json)
+    if isinstance(error, BaseExceptionGroup):
+        causes = _causes(error)
+        return _told(causes[0], json=json) if len(causes) == 1 else None
     if isinstance(error, CommandRefusal):
         return error
     if isinstance(error, click.ClickException):
@@ -81,6 +94,21 @@ def _told(error: BaseException, *, json: bool) -> CommandRefusal | None:
         message = error.format_message()
         return CommandRefusal(message, code="VALIDATION_ERROR", exit_code=ExitCode.USAGE)
     return _told_from_below(error)
+
+
+def _causes(group: BaseExceptionGroup[Any]) -> list[BaseException]:
+    """Return the errors of a group; if the log has closed itself, without what follows from it."""
+    from perdure.eventlog.errors import LogClosed, OutcomeUnknown, StoreUnreadable
+
+    found: list[BaseException] = []
+    for error in group.exceptions:
+        found += _causes(error) if isinstance(error, BaseExceptionGroup) else [error]
+    why = [error for error in found if isinstance(error, OutcomeUnknown | StoreUnreadable)]
+    if not why:
+        return found
+    first = next((error for error in why if error.__cause__ is not None), why[0])
+    after = (error for error in found if not isinstance(error, LogClosed))
+    return [first, *(error for error in after if not isinstance(error.__cause__, LogClosed))]
 
 
 def _told_from_below(error: BaseException) -> CommandRefusal | None:
@@ -127,11 +155,18 @@ def _told_from_below(error: BaseException) -> CommandRefusal | None:
 
 def _of_the_machine(error: BaseException) -> tuple[str, str | None]:
     """Return the message and the remedy for an error of a file or of the system."""
-    from perdure.eventlog.errors import LogUnsupported
+    from perdure.eventlog.errors import DiskFull, LogUnsupported, OutcomeUnknown, StoreUnreadable
 
+    if isinstance(error, OutcomeUnknown | StoreUnreadable):
+        return f"The log cannot be used any more: {error.__cause__ or error}.", _DISK_REMEDY
     if isinstance(error, OSError) and error.strerror:
         place = f"{error.filename}: " if error.filename else ""
-        return f"{place}{error.strerror}.", _SYSTEM_REMEDIES.get(error.errno or 0, _PLACE_REMEDY)
+        remedy = _SYSTEM_REMEDIES.get(error.errno or 0, _PLACE_REMEDY)
+        if error.filename == STANDARD_OUTPUT:
+            remedy = _OUTPUT_REMEDY
+        return f"{place}{error.strerror}.", remedy
+    if isinstance(error, DiskFull):
+        return f"{error}.", _SYSTEM_REMEDIES[errno.ENOSPC]
     return str(error), _FILE_REMEDY if isinstance(error, LogUnsupported) else None
 
 
@@ -143,7 +178,13 @@ def refused(error: Any) -> CommandRefusal:  # noqa: ANN401 - an OperationError, 
     elif error.kind.status == _INTERNAL:
         exit_code = ExitCode.FAILED
     remedy = error.kind.command or None
-    return CommandRefusal(error.message, code=error.code, exit_code=exit_code, remedy=remedy)
+    return CommandRefusal(
+        error.message,
+        code=error.code,
+        exit_code=exit_code,
+        remedy=remedy,
+        details=error.details,
+    )
 
 
 def program(features: Features) -> click.Group:
@@ -165,7 +206,8 @@ def program(features: Features) -> click.Group:
     def main() -> None:
         """Perdure: an event-sourced actor runtime for long-running agent work.
 
-        A RUN is a run's id, or a prefix that matches only one run.
+        A RUN is a run's id, or a prefix that matches only one run. If a server holds the log,
+        commands ask the server; PERDURE_URL=http://HOST:PORT names one elsewhere.
         """
 
     main.features = features

@@ -19,7 +19,9 @@ from perdure.runtime.kernel.terminal.output import best_effort_output
 from perdure.runtime.kernel.terminal.text import pairs
 
 if TYPE_CHECKING:
-    from perdure.runtime.server.server import Serving
+    import trio
+
+    from perdure.runtime.server.server import Server, Serving
 
 
 @click.command(
@@ -102,13 +104,17 @@ async def _serve(invocation: Invocation, interrupts: Interrupts) -> None:
             raise click.exceptions.Exit(ExitCode.INTERRUPTED) from None
 
 
-async def _until_stopped(server: Any, invocation: Invocation, scope: Any) -> None:  # noqa: ANN401
+async def _until_stopped(server: Server, invocation: Invocation, scope: trio.CancelScope) -> None:
     import trio
 
+    from perdure.runtime.cli.start_up_display import StartUpDisplay
     from perdure.runtime.server.garbage import leave_alone_what_is_there
 
     async with trio.open_nursery() as nursery:
+        display = StartUpDisplay(server.start_up, sys.stderr)
+        nursery.start_soon(display.run)
         serving: Serving = await nursery.start(server.run)
+        display.opened()
         leave_alone_what_is_there()
         await _greet(invocation, serving)
     scope.cancel()

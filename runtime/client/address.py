@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self
 from urllib.parse import urlsplit
 
 from perdure.runtime.kernel.announcement import find_server
 from perdure.runtime.kernel.data_directory import DataDir
+from perdure.runtime.kernel.errors import OperationError
+from perdure.runtime.kernel.variables import TRUSTED
 
 if TYPE_CHECKING:
     import ssl
@@ -36,10 +39,12 @@ class Address:
             host, port = parts.hostname, parts.port
         except ValueError as error:
             raise NotAnAddress(f"{url!r} is no address: {error}") from error
+        if "@" in parts.netloc or parts.query or parts.fragment:
+            raise NotAnAddress("the address may have a host, a port and a path, and nothing else")
         if parts.scheme not in {"http", "https"} or not host:
             raise NotAnAddress(f"{url!r} is no address such as http://127.0.0.1:7373")
-        if parts.username or parts.query or parts.fragment:
-            raise NotAnAddress("the address may have a host, a port and a path, and nothing else")
+        if not url.isascii() or not url.isprintable() or " " in url or port == 0:
+            raise NotAnAddress(f"{url!r} has a port or a character that no address has")
         is_secure = parts.scheme == "https"
         return cls(
             url=url.rstrip("/"),
@@ -64,6 +69,13 @@ class Address:
 
         context = ssl.create_default_context(cafile=self.certificate)
         context.check_hostname = self.certificate is None
+        named = os.environ.get(TRUSTED)
+        if named and self.certificate is None:
+            try:
+                context.load_verify_locations(named)  # or a file that is missing goes unnoticed
+            except OSError as error:
+                message = f"{TRUSTED} names {named}, which holds no certificates ({error})"
+                raise OperationError("VALIDATION_ERROR", message) from error
         return context
 
 

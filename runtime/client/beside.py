@@ -31,4 +31,4 @@ async def open_beside(
             with closing(LogReader(log, data, features, settings)) as reader:
                 parts = parts_by_channel(features, reader.parts)
                 services = [*reader.services, Channels(log, features.channels, parts)]
-                yield Beside(Operations(features.operations, services), data)
+                yield Beside(Operations(features.operations, services), features, data)

@@ -15,15 +15,16 @@ from perdure.runtime.client.conversation import (
     NotUnderstood,
     Refused,
 )
-from perdure.runtime.client.wire import PIECE, ConnectionLost, Wire, found, unavailable
+from perdure.runtime.client.unreachable import found, unreachable
+from perdure.runtime.client.wire import CONNECTING, PIECE, ConnectionLost, Wire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from perdure.runtime.client.address import Address, Whereabouts
 
-PATIENCE: Final = 60.0  # seconds to wait for the next bytes of an answer
-TRIES: Final = 2  # connections that a call is sent on
+PATIENCE: Final = 30.0  # seconds to wait for the next bytes of an answer
+TRIES: Final = 2  # connections that a call is sent on; a server that is silent gets no second one
 
 
 class BlockingRemote:
@@ -51,7 +52,9 @@ class BlockingRemote:
             except (OSError, ConnectionLost, NotUnderstood) as error:
                 self.close()
                 lost = error
-        raise unavailable(self._where, lost) from lost
+                if isinstance(error, TimeoutError):
+                    break
+        raise unreachable(self._where, lost) from lost
 
     def close(self) -> None:
         """Close the connection."""
@@ -67,7 +70,7 @@ class _Connection:
         self._wire = Wire(address)
         self._conversation = Conversation()
         self.is_lost = False
-        bare = socket.create_connection((address.host, address.port), timeout=PATIENCE)
+        bare = socket.create_connection((address.host, address.port), timeout=CONNECTING)
         self._socket = bare
         try:
             tls = address.tls()
@@ -76,6 +79,7 @@ class _Connection:
             self._socket.sendall(self._wire.hello())
             while not self._wire.is_open:
                 self._receive()
+            self._socket.settimeout(PATIENCE)
         except BaseException:
             self._socket.close()
             raise

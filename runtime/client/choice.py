@@ -28,14 +28,24 @@ class Choice:
 
     def __init__(self, invocation: Invocation) -> None:
         """Choose by the environment and by who holds the log."""
-        self.server = _server_of(invocation)
+        self._server = _server_of(invocation)
         self.features = invocation.features  # of this process, if it has to write itself
         self._invocation = invocation
 
     @property
+    def is_here(self) -> bool:
+        """Whether this process has to be the writer itself, to write: no server is asked."""
+        return self._server is None
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the log is out of reach of this process: a server is known by its address."""
+        return bool(os.environ.get(URL))
+
+    @property
     def server_name(self) -> str:
         """The server that is asked, for messages."""
-        address = None if self.server is None else self.server.find()
+        address = None if self._server is None else self._server.find()
         return "The server" if address is None else f"The server at {address.url}"
 
     @property
@@ -46,11 +56,11 @@ class Choice:
     @contextmanager
     def caller(self) -> Iterator[Caller]:
         """Open the side for operations that read; its calls never suspend, so no loop is needed."""
-        if self.server is not None:
+        if self._server is not None:
             from perdure.runtime.client.blocking import BlockingRemote
 
             _ = self.features.errors  # declares the codes that a server may answer with
-            with closing(BlockingRemote(self.server)) as remote:
+            with closing(BlockingRemote(self._server)) as remote:
                 yield remote
         else:
             from perdure.runtime.client.local import Beside
@@ -58,7 +68,7 @@ class Choice:
 
             data, settings = self._invocation.data, self._invocation.settings
             with open_reader(data, self.features, settings) as reader:
-                yield Beside(reader.operations, data)
+                yield Beside(reader.operations, self.features, data)
 
     def asked(self, ask: Callable[[Caller], Awaitable[Any]]) -> Any:  # noqa: ANN401 - any answer
         """Ask operations that read, and come to the end of it without an event loop."""
@@ -73,11 +83,12 @@ class Choice:
     @asynccontextmanager
     async def client(self, *, writing: bool = False) -> AsyncIterator[Client]:
         """Open the whole port, in an event loop."""
-        if self.server is not None:
+        if self._server is not None:
             from perdure.eventlog.env import RealEnv
             from perdure.runtime.client.remote import open_remote
 
-            async with open_remote(RealEnv(), self.server, _reading(self.features)) as remote:
+            reading, tell = _reading(self.features), self._invocation.note
+            async with open_remote(RealEnv(), self._server, reading, tell=tell) as remote:
                 yield remote
         elif writing:
             from perdure.runtime.client.embedded import open_embedded

@@ -61,3 +61,6 @@ class Client(Caller, Protocol):
 
         ``limit`` is how many events a delivery may have; those of one record stay together.
         """
+
+    async def settled(self) -> None:
+        """Wait until this process executes nothing any more; a server goes on by itself."""

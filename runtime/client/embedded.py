@@ -24,7 +24,11 @@ class Embedded(LocalClient):
     def __init__(self, node: Node) -> None:
         """Ask an open node."""
         super().__init__(node.operations)
-        self.node = node
+        self._node = node
+
+    async def settled(self) -> None:
+        """Wait until this process executes nothing any more."""
+        await self._node.settled()
 
 
 @asynccontextmanager

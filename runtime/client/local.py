@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from perdure.runtime.kernel.channels import Subscription
     from perdure.runtime.kernel.data_directory import DataDir
+    from perdure.runtime.kernel.features import Features
     from perdure.runtime.kernel.operations import Operations
 
 FOLLOW: Final = "log.follow"  # as kernel.channels has it, which needs an event loop
@@ -44,6 +45,9 @@ class LocalClient:
             request["limit"] = limit
         yield self._following(await self._operations.call(LOCAL, FOLLOW, request))
 
+    async def settled(self) -> None:
+        """Come back at once: this process executes nothing."""
+
     def _following(self, subscription: Subscription) -> LocalFollow:
         return LocalFollow(subscription)
 
@@ -73,12 +77,20 @@ class LocalFollow:
 
 
 class Beside(LocalClient):
-    """The side of a process that only reads the log; operations that write do not exist here."""
+    """The side of a process that only reads the log; operations that write need another."""
 
-    def __init__(self, operations: Operations, data: DataDir) -> None:
+    def __init__(self, operations: Operations, features: Features, data: DataDir) -> None:
         """Ask the operations that read a data directory."""
         super().__init__(operations)
+        self._features = features
         self._data = data
+
+    async def call(self, operation: str, args: Mapping[str, Any]) -> Any:  # noqa: ANN401
+        """Ask for an operation that reads."""
+        if operation not in self._operations and operation in self._features.operations:
+            message = f"{operation} needs a server, and this process only reads the log"
+            raise OperationError("UNAVAILABLE", f"{message}; start one: perdure serve")
+        return await super().call(operation, args)
 
     @property
     def at_work(self) -> bool:

@@ -12,19 +12,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from perdure.runtime.client.backoff import Backoff
 from perdure.runtime.client.conversation import NotUnderstood
 from perdure.runtime.client.remote_connection import BROKEN, SILENCE, RemoteConnection
 from perdure.runtime.client.remote_follow import RemoteFollow
-from perdure.runtime.client.trouble import Backoff
-from perdure.runtime.client.wire import ConnectionLost, found, unavailable
+from perdure.runtime.client.unreachable import found, unreachable
+from perdure.runtime.client.wire import ConnectionLost
 from perdure.runtime.kernel.errors import OperationError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Mapping
+    from collections.abc import AsyncIterator, Callable, Collection, Mapping
 
     from perdure.eventlog.env import Env
     from perdure.runtime.client.address import Whereabouts
     from perdure.runtime.client.client import Delivery
+
+    Tell = Callable[[str], None]
 
 PATIENCE: Final = 10.0  # seconds after a loss in which a server has to be found and to be of use
 _TROUBLE: Final = (*BROKEN, ConnectionLost, NotUnderstood)
@@ -42,12 +45,14 @@ class Remote:
         connection: RemoteConnection,
         reading: Collection[str],
         patience: float,
+        tell: Tell,
     ) -> None:
         """Begin with a connection; ``reading`` names the operations that change nothing."""
         self._env = env
         self._where = where
         self._reading = reading
         self._patience = patience
+        self._tell = tell
         self._backoff = Backoff(env, patience)
         self._connection: RemoteConnection | None = connection
         self._connected = trio.Event()
@@ -73,6 +78,7 @@ class Remote:
     async def _connect_again(self) -> RemoteConnection | None:
         """Try until a connection is made. A handshake alone does not end the trouble."""
         self._backoff.begin()
+        is_told = False
         while not self._backoff.is_over:
             await self._backoff.wait()
             try:
@@ -85,7 +91,12 @@ class Remote:
                     self._give_up(error)
                     return None
             else:
+                if is_told:
+                    self._tell("Connected again.")
                 return connection
+            if not is_told:
+                self._tell(f"Warning: {self._where.lost}; trying again for {self._patience:g} s.")
+                is_told = True
         self._give_up(OperationError("UNAVAILABLE", self._where.lost))
         return None
 
@@ -138,7 +149,7 @@ class Remote:
                     backoff.reset()  # it was under way for long: this is a loss of its own
                 backoff.begin()
                 if backoff.is_over:
-                    raise unavailable(self._where, trouble) from trouble
+                    raise unreachable(self._where, trouble) from trouble
 
     @asynccontextmanager
     async def follow(
@@ -161,6 +172,9 @@ class Remote:
             if self._connection is not None:
                 await self._connection.stop(follow)
 
+    async def settled(self) -> None:
+        """Come back at once: the server goes on by itself."""
+
 
 def _unknown(operation: str) -> OperationError:
     return OperationError(
@@ -172,14 +186,22 @@ def _unknown(operation: str) -> OperationError:
 
 @asynccontextmanager
 async def open_remote(
-    env: Env, where: Whereabouts, reading: Collection[str], *, patience: float = PATIENCE
+    env: Env,
+    where: Whereabouts,
+    reading: Collection[str],
+    *,
+    patience: float = PATIENCE,
+    tell: Tell = lambda _: None,
 ) -> AsyncIterator[Remote]:
-    """Ask a server for the length of a block. One that is not there at first is UNAVAILABLE."""
+    """Ask a server for the length of a block. One that is not there at first is UNAVAILABLE.
+
+    People are told if it is lost later and not found again at once.
+    """
     try:
         connection = await RemoteConnection.open(found(where))
     except _TROUBLE as error:
-        raise unavailable(where, error) from error
-    remote = Remote(env, where, connection, reading, patience)
+        raise unreachable(where, error) from error
+    remote = Remote(env, where, connection, reading, patience, tell)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(remote.run)
         yield remote

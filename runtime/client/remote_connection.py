@@ -15,7 +15,7 @@ from perdure.runtime.client.conversation import (
     Refused,
 )
 from perdure.runtime.client.remote_follow import TERMINAL
-from perdure.runtime.client.wire import PIECE, ConnectionLost, Wire
+from perdure.runtime.client.wire import CONNECTING, PIECE, ConnectionLost, Wire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from perdure.runtime.client.remote_follow import RemoteFollow
     from perdure.runtime.kernel.errors import OperationError
 
-HANDSHAKE: Final = 60.0  # seconds; a server that starts lets clients wait
-SILENCE: Final = 60.0  # seconds without a byte; a server pings a silent client after 20
+SILENCE: Final = 45.0  # seconds without a byte; a server pings a silent client after 20
 SENDING: Final = 10.0  # seconds that a message may take to leave
 LEAVING: Final = 1.0  # seconds to say that a follow is stopped
 BROKEN: Final = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
@@ -55,7 +54,7 @@ class RemoteConnection:
     @classmethod
     async def open(cls, address: Address) -> Self:
         """Connect, and shake hands."""
-        with trio.move_on_after(HANDSHAKE):
+        with trio.move_on_after(CONNECTING):
             bare = await trio.open_tcp_stream(address.host, address.port)
             stream: trio.abc.Stream = bare
             try:
@@ -68,7 +67,7 @@ class RemoteConnection:
                 await trio.aclose_forcefully(stream)
                 raise
             return connection
-        raise ConnectionLost(f"the server at {address.url} does not answer")
+        raise ConnectionLost(f"it was silent for {CONNECTING:g} seconds")
 
     async def _shake_hands(self) -> None:
         await self._stream.send_all(self._wire.hello())

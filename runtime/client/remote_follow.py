@@ -19,8 +19,8 @@ from perdure.runtime.client.conversation import CaughtUp, Ended, Events, Refused
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from perdure.runtime.client.backoff import Backoff
     from perdure.runtime.client.conversation import Told
-    from perdure.runtime.client.trouble import Backoff
     from perdure.runtime.kernel.errors import OperationError
 
 WINDOW: Final = 1000  # events that wait, or are on their way: two full frames
@@ -148,7 +148,7 @@ class RemoteFollow:
         delivery = self._waiting.popleft()
         self._ended = delivery.end
         self._listed = delivery.cursor is None
-        more = self._window - self._held - max(0, self._allowed)
+        more = self._window - self._held - self._allowed  # one record may have been more than all
         if more > 0 and self.grant is not None and not delivery.end:
             self._allowed += more
             self.grant(more)

@@ -25,28 +25,16 @@ from perdure.runtime.kernel.errors import OperationError
 if TYPE_CHECKING:
     from wsproto.events import Event
 
-    from perdure.runtime.client.address import Address, Whereabouts
+    from perdure.runtime.client.address import Address
 
 MOST: Final = 64 << 20  # bytes of a message from the server, and of a refusal
 _SERVER_ERROR: Final = 500  # a proxy before a server that restarts answers so
 PIECE: Final = 64 << 10  # bytes that are read at a time
+CONNECTING: Final = 10.0  # seconds until a server has to have accepted a connection
 
 
 class ConnectionLost(Exception):
     """Nothing more will come on this connection."""
-
-
-def found(where: Whereabouts) -> Address:
-    """Give the address of a server, or raise ConnectionLost."""
-    address = where.find()
-    if address is None:
-        raise ConnectionLost("it is not there")
-    return address
-
-
-def unavailable(where: Whereabouts, lost: Exception | None) -> OperationError:
-    """Say that a server cannot be asked."""
-    return OperationError("UNAVAILABLE", f"{where.lost} ({lost}); try again soon")
 
 
 class Received(NamedTuple):
@@ -103,6 +91,8 @@ class Wire:
                     self._take(event, messages)
                     reply += self._farewell(event)
         except ProtocolError as error:
+            if data and not self.is_open and not self._status:
+                raise self._no_perdure(f"no HTTP is spoken; is it https://? {error}") from error
             self._closed = self._closed or ConnectionLost(f"this is no WebSocket: {error}")
         except ConnectionLost as error:
             self._closed = self._closed or error
@@ -142,8 +132,14 @@ class Wire:
 
     def _refused(self) -> OperationError:
         try:
-            return error_of(msgspec.json.decode(self._refusal)["error"])
+            told = error_of(msgspec.json.decode(self._refusal)["error"])
         except (msgspec.DecodeError, KeyError, TypeError):
-            code = "NOT_FOUND" if self._status < _SERVER_ERROR else "UNAVAILABLE"
-            message = f"there is no Perdure at {self._address.url} (HTTP {self._status})"
-            return OperationError(code, message)
+            told = None
+        if told is not None and told.code != "NOT_FOUND":  # that says what other paths there are
+            return told
+        return self._no_perdure(f"HTTP {self._status}")
+
+    def _no_perdure(self, why: str) -> OperationError:
+        code = "NOT_FOUND" if self._status < _SERVER_ERROR else "UNAVAILABLE"
+        message = f"there is no Perdure at {self._address.url} ({why})"
+        return OperationError(code, message)

@@ -15,11 +15,12 @@ from perdure.actors.run.commands import RequestCancel
 from perdure.actors.run.status import CancelMode, Status
 from perdure.actors.run.stream import stream_of
 from perdure.eventlog.errors import LogClosed
-from perdure.runtime.secrets.run_logging import about_run
+from perdure.runtime.secrets.logged_run import about_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from perdure.actors.folded import Folded
     from perdure.actors.run.commands import Deliver
     from perdure.actors.run.core import Run
     from perdure.actors.run.events import ChildStarted
@@ -44,8 +45,11 @@ class Children:
 
     async def start(
         self, parent: Run, started: ChildStarted, child: NewRun, take: Callable[[], Deliver]
-    ) -> None:
-        """Create a child in the same append as a delivery of its parent, which is taken last."""
+    ) -> Folded[Run]:
+        """Create a child in the same append as a delivery of its parent, which is taken last.
+
+        Give the parent as it is then.
+        """
         creator, origin = self._executor.creator, parent.created
         created = replace(
             creator.created(child, origin.tenant, origin.principal),
@@ -56,10 +60,10 @@ class Children:
             started_by=origin.run_id,
         )
 
-        async def deliver(first: StreamWrite) -> None:
-            await self._executor.ask(origin.run_id, take(), also=[first])
+        async def deliver(first: StreamWrite) -> Folded[Run]:
+            return await self._executor.ask(origin.run_id, take(), also=[first])
 
-        await creator.sealed(child, partial(creator.append_with, child, created, deliver))
+        return await creator.sealed(child, partial(creator.append_with, child, created, deliver))
 
     async def cancel(self, parent: Run) -> None:
         """Cancel the children of a run; one that cannot be reached hurts no other."""

@@ -59,6 +59,13 @@ class Creator:
         check_args(entry, accepted.real, accepted.redactor)
         return NewRun(run_id, plugin_id, entry_id, accepted, entry.timeout)
 
+    def accept_unknown(self, run_id: str, plugin_id: str, entry_id: str) -> NewRun:
+        """Accept a run of an entry that is not loaded: when its turn comes, it fails.
+
+        Its arguments are not kept, since nothing says which of them are secret.
+        """
+        return NewRun(run_id, plugin_id, entry_id, Accepted({}), None)
+
     async def accept_again(
         self, run_id: str, before: RunCreated, given: Mapping[str, Any], tenant: str
     ) -> NewRun:
@@ -120,12 +127,13 @@ class Creator:
         self,
         new: NewRun,
         created: RunCreated,
-        append: Callable[[StreamWrite], Awaitable[object]],
-    ) -> None:
+        append: Callable[[StreamWrite], Awaitable[Made]],
+    ) -> Made:
         """Bring a run into being in an append of its caller, and have it executed."""
-        await append(first_write(self._context.env, created))
+        made = await append(first_write(self._context.env, created))
         new.exists = True
         self._executor.dispatch(created.run_id, created.plugin_id)
+        return made
 
 
 def first_write(env: Env, created: RunCreated) -> StreamWrite:

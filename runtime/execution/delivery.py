@@ -20,6 +20,8 @@ from perdure.runtime.plugins.contract import PluginError, RunCancelled
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from perdure.actors.folded import Folded
+    from perdure.actors.run.core import Run
     from perdure.actors.run.events import ChildStarted, Output
     from perdure.runtime.execution.execution import Execution
     from perdure.runtime.execution.executor import Executor
@@ -102,11 +104,13 @@ class OutputDelivery:
             await self.hand_over()
         self._flushing = False
 
-    async def _say(self, say: Callable[[], Awaitable[object]]) -> None:
+    async def _say(self, say: Callable[[], Awaitable[Folded[Run]]]) -> None:
         """Say something as the execution in charge, to the end; when it is not heard, stop."""
         try:
             with trio.CancelScope(shield=True):
-                await say()
+                folded = await say()
+                # A clock that was set back is behind what is stored, and reports go by it.
+                self.outbox.stored(min(folded.commit_time, self._execution.now()))
         except (Fenced, LogClosed) as unheard:
             self._execution.stop_silently()
             await trio.lowlevel.checkpoint()  # where the entry stops, unless it shields itself

@@ -112,7 +112,7 @@ class Escalation:
             by="host", mode=mode, at=at, deadline=self._limits.harder_at(mode, at)
         )
         with trio.move_on_after(PATIENCE):
-            run = await self._execution.ask(request)
+            run = (await self._execution.ask(request)).state
             if run.epoch != self._execution.epoch:  # the executor tells news to another one
                 self._execution.stop_silently()
             return

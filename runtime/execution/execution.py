@@ -29,7 +29,7 @@ from perdure.runtime.execution.run_secrets import RunSecrets
 from perdure.runtime.execution.waits import Waiting
 from perdure.runtime.plugins.contract import RunCancelled
 from perdure.runtime.plugins.error_text import is_cancellation, traced
-from perdure.runtime.secrets.run_logging import LoggedRun, work_for
+from perdure.runtime.secrets.logged_run import LoggedRun, entry_at_work
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -121,12 +121,12 @@ class Execution:
         port = InlinePort(self)
         ending: Ending | None = None
         created, loop = self.run.created, trio.lowlevel.current_trio_token()
-        work_for(LoggedRun(created.run_id, created.trace_id, self.redactor, self.log, loop))
-        with self._work:
+        logged = LoggedRun(created.run_id, created.trace_id, self.redactor, self.log, loop)
+        with entry_at_work(logged), self._work:
             try:
                 args = await self.secrets.arguments()
                 value = await self._executor.call(self, self._entry, port, args)
-                ending = self._value_returned(value)
+                ending = await self._value_returned(port, value)
             except trio.Cancelled:
                 raise
             except BaseException as error:  # the edge of an entry, whatever it raises
@@ -185,11 +185,12 @@ class Execution:
             return Ending(Outcome.FAILED, error_of(self._failure, self.redactor))
         return Ending(*end_of_stopped(self.run.created, self.run.cancel))
 
-    def _value_returned(self, value: Any) -> Ending:  # noqa: ANN401 - whatever an entry returns
+    async def _value_returned(self, port: InlinePort, value: Any) -> Ending:  # noqa: ANN401
         is_result = value is not None and not self.outbox.marked_a_result
         ending = ending_of_value(value, is_result=is_result, redactor=self.redactor)
         if ending is SUCCESS and is_result:
-            number = self.outbox.export("json", value, self.now())
+            with trio.CancelScope(shield=True):  # the entry has done its work
+                number = await port.exports.export_returned(value)
             self.outbox.result((number,), self.now())
         return ending
 
@@ -283,6 +284,10 @@ class Execution:
         """Wall time."""
         return self._env.now()
 
+    def chance(self) -> float:
+        """Give a number from 0 to 1 by chance."""
+        return self._env.random.random()
+
     def new_id(self) -> str:
         """Mint an id."""
         return str(self._env.new_id())
@@ -304,9 +309,9 @@ class Execution:
             return named[1] <= self.outbox.exports
         return await self._executor.has_export(self.run, item_id)
 
-    async def ask(self, command: RunCommand) -> Run:
+    async def ask(self, command: RunCommand) -> Folded[Run]:
         """Ask the run; give it as it is then."""
-        return (await self._executor.ask(self.run.created.run_id, command)).state
+        return await self._executor.ask(self.run.created.run_id, command)
 
 
 def _apart(error: BaseException) -> tuple[BaseException | None, BaseException | None]:

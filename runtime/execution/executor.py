@@ -8,6 +8,7 @@ belongs to a process that is gone (``perdure.runtime.execution.recovery``).
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -27,13 +28,14 @@ from perdure.runtime.execution.children import Children, takes_its_children_alon
 from perdure.runtime.execution.creator import Creator
 from perdure.runtime.execution.execution import Execution
 from perdure.runtime.execution.processes import NoProcesses
-from perdure.runtime.execution.recovery import ends_instead, read_history
+from perdure.runtime.execution.recovery import ends_instead, read_history, suspects_with
 from perdure.runtime.execution.run_ends import Ends, has_come
 from perdure.runtime.execution.run_queue import RunQueue
 from perdure.runtime.execution.threads import THREADS, call_in_thread
 from perdure.runtime.kernel.live_actors import LiveActors
 from perdure.runtime.plugins.plugin import programs_of
-from perdure.runtime.secrets.run_logging import LoggedRun, about_run, logging_of_runs, work_for
+from perdure.runtime.secrets.logged_run import LoggedRun, about_run, work_for
+from perdure.runtime.secrets.run_logging import logging_of_runs
 from perdure.runtime.secrets.secret import has_sealed
 
 if TYPE_CHECKING:
@@ -75,6 +77,7 @@ class Executor:
         self.threads = trio.CapacityLimiter(THREADS)  # their own: a commit never waits for them
         self.processes = processes or NoProcesses()
         self.closing = False  # no new work is taken
+        self.suspects: Counter[str] = Counter()  # by host, of those that were lost
         self._env = context.env
         self._queue = RunQueue(context)
         self._executions: dict[str, Execution] = {}
@@ -254,7 +257,11 @@ class Executor:
             return None  # what was taken up, and its plugin was loaded anew before its turn came
         version, entry = self.context.entries.pinned(run)
         activate = Activate(
-            host=self.context.name, epoch=run.epoch + 1, plugin_version=version, at=self._env.now()
+            host=self.context.name,
+            epoch=run.epoch + 1,
+            plugin_version=version,
+            suspects=suspects_with(self, run),
+            at=self._env.now(),
         )
         try:
             folded = await self.ask(run_id, activate)

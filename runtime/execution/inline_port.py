@@ -46,7 +46,7 @@ class InlinePort:
             attempt_token=created.run_id,
         )
         self._execution = execution
-        self._exports = Exports(execution)
+        self.exports = Exports(execution)
         self._steps = Steps(execution)
 
     def context(self) -> RunContext:
@@ -84,7 +84,7 @@ class InlinePort:
         """Do what is asked for; give the answer."""
         match call:
             case Export():
-                return self._exports.export(call)
+                return self.exports.export(call)
             case Sleep():
                 return self._steps.sleep(call)
             case Ask():
@@ -98,4 +98,4 @@ class InlinePort:
 
     def export_bytes(self, item: Bytes, data: Any) -> Coroutine[Any, Any, str]:  # noqa: ANN401
         """Take in bytes; give the item's id."""
-        return self._exports.export_bytes(item, data)
+        return self.exports.export_bytes(item, data)

@@ -16,6 +16,7 @@ from perdure.runtime.plugins.contract import PluginError
 from perdure.runtime.plugins.error_text import text_of, told, unwrapped
 from perdure.runtime.secrets.redaction import Redactor
 
+PLUGIN_ERROR: Final = "PLUGIN_ERROR"  # of what is raised without a code
 MAX_CODE: Final = 200
 MAX_MESSAGE: Final = 2000
 MAX_DETAILS: Final = 64 << 10
@@ -50,7 +51,7 @@ def ending_of_value(
             cbor.check(value)
     except CodecError as error:
         text = redactor.text(f"the value that the entry returned cannot be recorded: {error}")
-        return Ending(Outcome.FAILED, RunError(code="PLUGIN_ERROR", message=text))
+        return Ending(Outcome.FAILED, RunError(code=PLUGIN_ERROR, message=text))
     return SUCCESS
 
 
@@ -65,7 +66,7 @@ def error_of(error: BaseException, redactor: Redactor = _NO_SECRETS) -> RunError
         details = error.details if isinstance(error, OperationError) else None
         return _sound(refused.code, refused.message, details, redactor=redactor)
     message, where = told(error)
-    return _sound("PLUGIN_ERROR", message, where, redactor=redactor)
+    return _sound(PLUGIN_ERROR, message, where, redactor=redactor)
 
 
 def _sound(
@@ -91,9 +92,9 @@ def _sound(
 
 def _envelope_error(error: Any, redactor: Redactor) -> RunError:  # noqa: ANN401 - whatever it is
     if not isinstance(error, dict):
-        return _sound("PLUGIN_ERROR", error, None, redactor=redactor)
+        return _sound(PLUGIN_ERROR, error, None, redactor=redactor)
     return _sound(
-        error.get("code", "PLUGIN_ERROR"),
+        error.get("code", PLUGIN_ERROR),
         error.get("message", ""),
         error.get("details"),
         redactor=redactor,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
@@ -17,11 +18,12 @@ from perdure.actors.errors import Crashed
 from perdure.actors.folding import fold_events
 from perdure.actors.run.commands import Recover
 from perdure.actors.run.core import RUN
+from perdure.actors.run.crashes import is_suspect
 from perdure.actors.run.events import RUN_EVENTS
 from perdure.actors.run.history import History
 from perdure.actors.run.stream import stream_of
 from perdure.eventlog.errors import UnreadableRecord
-from perdure.runtime.secrets.run_logging import about_run
+from perdure.runtime.secrets.logged_run import about_run
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -50,10 +52,16 @@ class OpenRun(Protocol):
         """Where in the log it was created."""
 
 
-async def recover(executor: Executor, open_runs: OpenRuns, upto: Mark) -> int:
+async def recover(
+    executor: Executor,
+    open_runs: OpenRuns,
+    upto: Mark,
+    progress: Callable[[int], None] = lambda _runs: None,
+) -> int:
     """Take up runs that have not ended; give how many will be executed again.
 
     Runs created after a place, as children of runs just taken up are, have their host: this one.
+    ``progress`` hears how many more were judged.
     """
     taken = position = 0
     while page := await open_runs(position):
@@ -66,11 +74,13 @@ async def recover(executor: Executor, open_runs: OpenRuns, upto: Mark) -> int:
             executor.dispatch(run_id, run.created.plugin_id)
             taken += 1
         position = page[-1].position
+        progress(len(page))
     return taken
 
 
 async def take_up(executor: Executor, run_id: str) -> None:
     """Take up one run and what it has started, and nothing else."""
+    _suspect(executor, await _look(executor, run_id))
     run = await _judged(executor, run_id, {})
     if run is not None:
         executor.dispatch(run_id, run.created.plugin_id)
@@ -121,35 +131,70 @@ async def _read_short_ones(executor: Executor, run_ids: Sequence[str]) -> dict[s
 async def _going_on(executor: Executor, run_ids: Sequence[str]) -> list[Run]:
     """End the runs that cannot go on; give the others, in their order.
 
-    Many are asked at once, so that their ends share commits. Each is an append of its own: whatever
-    a crash leaves undone, the next start does.
+    Their ends share commits. Each is an append of its own: whatever a crash leaves undone, the
+    next start does. Before one is judged, all suspects so far are counted: most of them are among
+    the oldest, so a later page changes little.
     """
-    judged = {run_id: trio.Event() for run_id in run_ids}
-    going_on: dict[str, Run] = {}
+    found = await _of_each(run_ids, partial(_look, executor))
+    for run in found.values():
+        _suspect(executor, run)
+    judged = {run_id: trio.Event() for run_id in found}
+
+    async def judge(run_id: str) -> Run | None:
+        try:
+            return await _judged(executor, run_id, judged)
+        finally:
+            judged[run_id].set()
+
+    return list((await _of_each(list(found), judge)).values())
+
+
+async def _of_each(
+    run_ids: Sequence[str], ask: Callable[[str], Awaitable[Run | None]]
+) -> dict[str, Run]:
+    """Ask about many runs at once; give those that there are, in their order."""
+    given: dict[str, Run] = {}
     failures: list[Exception] = []
     waiting = iter(run_ids)  # each is taken by one of the tasks, oldest first
 
-    async def judge() -> None:
+    async def work() -> None:
         for run_id in waiting:
             try:
-                run = await _judged(executor, run_id, judged)
+                run = await ask(run_id)
                 if run is not None:
-                    going_on[run_id] = run
+                    given[run_id] = run
             except (Crashed, UnreadableRecord):  # logged by the registry, with its cause
                 with about_run(run_id):
                     _log.error("run %s cannot be taken up; it is left as it is", run_id)
             except Exception as error:  # noqa: BLE001 - the first is raised, outside of the nursery
                 failures.append(error)
                 nursery.cancel_scope.cancel()
-            finally:
-                judged[run_id].set()
 
     async with trio.open_nursery() as nursery:
         for _ in range(min(AT_ONCE, len(run_ids))):
-            nursery.start_soon(judge)
+            nursery.start_soon(work)
     if failures:
         raise failures[0]
-    return [going_on[run_id] for run_id in run_ids if run_id in going_on]
+    return {run_id: given[run_id] for run_id in run_ids if run_id in given}
+
+
+async def _look(executor: Executor, run_id: str) -> Run:
+    stream = stream_of(run_id)
+    return (executor.runs.peek(stream) or await executor.runs.look(stream)).state
+
+
+def _suspect(executor: Executor, run: Run) -> None:
+    """Count a run among those that may have brought their host down, if it is one."""
+    executor.suspects[run.host] += _may_have_lost_its_host(executor, run)
+
+
+def suspects_with(executor: Executor, run: Run) -> int:
+    """Give how many runs may have brought down the host of a run; 0 if it cannot have."""
+    return executor.suspects[run.host] if _may_have_lost_its_host(executor, run) else 0
+
+
+def _may_have_lost_its_host(executor: Executor, run: Run) -> bool:
+    return is_suspect(run) and executor.context.entries.is_in_host(run)
 
 
 async def _judged(executor: Executor, run_id: str, judged: Mapping[str, trio.Event]) -> Run | None:
@@ -157,8 +202,7 @@ async def _judged(executor: Executor, run_id: str, judged: Mapping[str, trio.Eve
 
     A parent takes its children along, so a run is judged after its parent, which is older.
     """
-    stream = stream_of(run_id)
-    run = (executor.runs.peek(stream) or await executor.runs.look(stream)).state
+    run = await _look(executor, run_id)
     parent = run.created.started_by
     if parent is not None:
         if parent in judged:
@@ -172,6 +216,7 @@ async def ends_instead(executor: Executor, run: Run) -> bool:
     command = Recover(
         resumes=executor.context.entries.resumes(run),
         compatible=executor.context.entries.is_compatible(run),
+        suspects=suspects_with(executor, run),
         at=executor.context.env.now(),
     )
     if not RUN.decide(run, command):

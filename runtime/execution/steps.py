@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Never, TypeVar
 
 from perdure.actors.errors import Invalid
-from perdure.actors.run.core import INPUT_REQUIRED
+from perdure.actors.run.core import INPUT_REQUIRED, RETRYING
 from perdure.actors.run.events import (
     ChildStarted,
     QuestionAsked,
     SleepBegun,
-    StageChanged,
     StepFailed,
     StepRecorded,
 )
 from perdure.actors.run.history import NOT_RECORDED
 from perdure.actors.run.output import checked_size
+from perdure.actors.run.report_bounds import shortened
 from perdure.actors.run.views import question_text
 from perdure.eventlog import cbor
 from perdure.eventlog.errors import CodecError
 from perdure.eventlog.units import NANOSECONDS
-from perdure.runtime.execution.outcome import error_of
+from perdure.runtime.execution.outcome import PLUGIN_ERROR, error_of
 from perdure.runtime.execution.refusals import told_to_plugins
 from perdure.runtime.plugins.contract import FailedStep, RunCancelled, StepError
+from perdure.runtime.plugins.error_text import traced
+from perdure.runtime.plugins.step_body import LastTry
 from perdure.runtime.plugins.step_names import StepNames
 from perdure.runtime.secrets.redaction import holds_a_secret
 
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
 Outcome = TypeVar("Outcome", StepRecorded, SleepBegun, QuestionAsked)
 
-_QUESTION_SHOWN: Final = 160  # characters of a question in the message of its stage
+_SHOWN: Final = 160  # characters of a question, or of a failed try, in the message of its stage
 
 
 class Steps:
@@ -61,11 +63,17 @@ class Steps:
             try:
                 with execution.waiting.suspended():
                     value = await body()
-            except RunCancelled:
+            except (RunCancelled, StepError):
                 raise
+            except LastTry as last:
+                await self._fail(step, failed + 1, last.error)
             except Exception as error:  # noqa: BLE001 - recorded, and raised unless tried again
                 failed += 1
-                await self._record_failure(step, failed, error)
+                delay = step.retry.delay_after(failed, execution.chance())
+                if delay is None:
+                    await self._fail(step, failed, error)
+                else:
+                    await self._wait_for_next_try(step, failed, error, delay)
             else:
                 return await self._record(name, value)
 
@@ -89,12 +97,10 @@ class Steps:
             self._execution.redactor.refuse("a question", ask.question)
             question_id, now = self._execution.new_id(), self._execution.now()
             asked = QuestionAsked(step=name, question_id=question_id, question=ask.question, at=now)
-            self._execution.outbox.drop_stage()
             text = question_text(ask.question)
-            message = None if text is None else text[:_QUESTION_SHOWN]
-            await self._execution.delivery.hand_over(
-                _storable(asked), StageChanged(stage=INPUT_REQUIRED, message=message, at=now)
-            )
+            message = None if text is None else shortened(text, _SHOWN)
+            self._execution.outbox.ask(_storable(asked), INPUT_REQUIRED, message)
+            await self._execution.delivery.hand_over()
         self._execution.reached(name)
         return await self._execution.waiting.answer_to(question_id)
 
@@ -132,22 +138,48 @@ class Steps:
         if self._execution.redactor.finds(value):
             raise StepError(holds_a_secret(f"the result of step {name!r}"))
         recorded = StepRecorded(step=name, value=cbor.decode(stored), at=self._execution.now())
+        self._execution.outbox.drop_stage(RETRYING)
         await self._execution.delivery.hand_over(_storable(recorded))
         self._execution.reached(name)
         return cbor.decode(stored)  # the same now as after a crash
 
-    async def _record_failure(self, step: Step, failed: int, error: Exception) -> None:
-        """Record a failed try; wait for the next one, or raise if there is none."""
-        now, delay = self._execution.now(), step.retry.delay_after(failed)
-        retry_at = None if delay is None else now + round(delay * NANOSECONDS)
-        told = error_of(error, self._execution.redactor)
-        await self._execution.delivery.hand_over(
+    async def _fail(self, step: Step, failed: int, error: Exception) -> Never:
+        """Record the last try, and raise what has failed: the same now as after a crash."""
+        execution = self._execution
+        told, now = error_of(error, execution.redactor), execution.now()
+        if step.retry.tries > 1:
+            self._log(step, failed, told, "for good")
+        execution.outbox.drop_stage(RETRYING)
+        await execution.delivery.hand_over(
+            StepFailed(step=step.name, tries=failed, error=told, retry_at=None, at=now)
+        )
+        execution.reached(step.name)
+        raise _failed_step(told) from error
+
+    async def _wait_for_next_try(
+        self, step: Step, failed: int, error: Exception, delay: float
+    ) -> None:
+        """Record a failed try, show that another follows, and wait for it."""
+        execution = self._execution
+        told, now = error_of(error, execution.redactor), execution.now()
+        retry_at = now + round(delay * NANOSECONDS)
+        self._log(step, failed, told, f"and is tried again in {delay:.3g} s", traced(error))
+        await execution.delivery.hand_over(
             StepFailed(step=step.name, tries=failed, error=told, retry_at=retry_at, at=now)
         )
-        self._execution.reached(step.name)
-        if retry_at is None:
-            raise _failed_step(told) from error  # the same now as after a crash
-        await self._execution.waiting.until(retry_at)
+        execution.reached(step.name)
+        waits = f"{step.name}: try {failed + 1} of {step.retry.tries} after {told.message}"
+        execution.outbox.stage(RETRYING, shortened(waits, _SHOWN), now)
+        execution.delivery.something_waits()
+        await execution.waiting.until(retry_at)
+
+    def _log(
+        self, step: Step, failed: int, told: RunError, what: str, trace: str | None = None
+    ) -> None:
+        """Log a failed try: what is raised without a code has its class in its message."""
+        said = told.message if told.code == PLUGIN_ERROR else f"{told.code}: {told.message}"
+        text = f"step {step.name!r} failed {what}, try {failed} of {step.retry.tries}: {said}"
+        self._execution.log("warning", text if trace is None else f"{text}\n{trace}")
 
 
 def recordable(name: str, value: Any) -> bytes:  # noqa: ANN401 - what the step returned

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from perdure.eventlog.units import NANOSECONDS
+from perdure.runtime.execution.escalation import LOOK_AGAIN, SHORTEST
 from perdure.runtime.plugins.contract import RunCancelled
 
 if TYPE_CHECKING:
@@ -31,10 +32,14 @@ class Waiting:
         self._rests = False
 
     async def until(self, instant: int) -> None:
-        """Wait until a wall time."""
+        """Wait until a wall time, and no longer than the time that is left now.
+
+        So setting the clock back makes no wait longer; setting it forward is noticed soon.
+        """
+        latest = trio.current_time() + self._seconds_until(instant)
         with self._counted(instant):
-            while (left := instant - self._execution.now()) > 0:
-                with trio.move_on_after(left / NANOSECONDS):
+            while (left := min(self._seconds_until(instant), latest - trio.current_time())) > 0:
+                with trio.move_on_after(min(max(left, SHORTEST), LOOK_AGAIN)):
                     await self._news()
 
     async def answer_to(self, question_id: str) -> Any:  # noqa: ANN401 - whatever was answered
@@ -58,6 +63,9 @@ class Waiting:
         finally:
             self._steps -= 1
             self._note()
+
+    def _seconds_until(self, instant: int) -> float:
+        return (instant - self._execution.now()) / NANOSECONDS
 
     async def _news(self) -> None:
         changed = self._execution.changed

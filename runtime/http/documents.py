@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from perdure.runtime.http.openapi import document
-from perdure.runtime.http.page import HTML, page, policy
+from perdure.runtime.http.page import ADDRESS, HTML, page, policy
 from perdure.runtime.kernel.operations import COMMON_ERRORS
 from perdure.runtime.kernel.release import release
+from perdure.runtime.kernel.routes.arguments import refuse_query
 from perdure.runtime.kernel.routes.constant import always
 from perdure.runtime.kernel.routes.reply import empty_reply, json_reply, text_reply
 from perdure.runtime.kernel.routes.route import Route
 
 if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.types import ASGIApp
+
     from perdure.runtime.kernel.routes.route import Handler, Surface
+
+_HOST: Final = re.compile(r"[A-Za-z0-9.:\[\]_-]+")
 
 
 def _document(surface: Surface) -> dict[str, Any]:
@@ -25,8 +32,20 @@ def _openapi(surface: Surface) -> Handler:
 
 
 def _docs(surface: Surface) -> Handler:
-    text = page(_document(surface))
-    return always(text_reply(text, HTML, (b"content-security-policy", policy().encode())))
+    pieces = page(_document(surface)).split(ADDRESS)
+    header = (b"content-security-policy", policy().encode())
+
+    async def docs(request: Request) -> ASGIApp:
+        refuse_query(request)
+        return text_reply(_address_of(request).join(pieces), HTML, header)
+
+    return docs
+
+
+def _address_of(request: Request) -> str:
+    """Give the address by which a client has reached us, if a shell takes it as it is."""
+    host = request.headers.get("host", "")
+    return f"{request.url.scheme}://{host if _HOST.fullmatch(host) else 'localhost'}"
 
 
 def _front(_surface: Surface) -> Handler:

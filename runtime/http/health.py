@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypedDict
 
 from perdure.eventlog.errors import LogClosed
 from perdure.runtime.kernel.errors import translated
+from perdure.runtime.kernel.opening import Progress, progress_text
 from perdure.runtime.kernel.operations import COMMON_ERRORS
 from perdure.runtime.kernel.routes.arguments import refuse_query
 from perdure.runtime.kernel.routes.reply import Reply, json_reply
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from perdure.runtime.kernel.node import Node
+    from perdure.runtime.kernel.opening import StartUp
     from perdure.runtime.kernel.routes.route import Handler, Surface
 
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -33,6 +35,7 @@ class Readiness(TypedDict):
 
     ready: bool
     why: str | None
+    progress: list[Progress]  # of what a start-up has still to do; it may be ready all the same
 
 
 class Shown(Protocol):
@@ -43,16 +46,31 @@ class Shown(Protocol):
 
 
 def readiness(node: Node) -> Readiness:
-    """Say whether a node takes work."""
+    """Say whether a node takes work, and what it has still to do."""
+    why = _refusal(node)
+    return {"ready": why is None, "why": why, "progress": node.start_up.progress}
+
+
+def _refusal(node: Node) -> str | None:
     try:
         node.log.raise_if_closed()
     except LogClosed:
-        return {"ready": False, "why": "the log is closed"}
+        return "the log is closed"
     if (stalled := node.log.writer.stalled) is not None:
-        return {"ready": False, "why": translated(stalled).message}
+        return translated(stalled).message
     if node.closing.is_set():
-        return {"ready": False, "why": "going down: no new work is taken"}
-    return {"ready": True, "why": None}
+        return "going down: no new work is taken"
+    return None
+
+
+def starting(start_up: StartUp) -> Readiness:
+    """Say how far a start-up has come that has no node yet."""
+    progress = start_up.progress
+    return {
+        "ready": False,
+        "why": f"starting: {progress_text(progress)}",
+        "progress": progress,
+    }
 
 
 def readiness_reply(ready: Readiness) -> Reply:
@@ -97,7 +115,7 @@ READYZ: Final = Route(
     response=Readiness,
     statuses={200: "Ready.", 503: "Not ready, and why."},
     errors=tuple(code for code in COMMON_ERRORS if code not in {"OVERLOADED", "UNAVAILABLE"}),
-    answer={"ready": True, "why": None},
+    answer={"ready": True, "why": None, "progress": []},
 )
 HEALTH: Final = (HEALTHZ, READYZ)
 

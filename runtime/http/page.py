@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 HTML: Final = "text/html"
+ADDRESS: Final = "http://server.invalid"
 STYLE: Final = """
 :root{--ink:#1c2330;--soft:#5b6575;--line:#dfe3ea;--back:#fff;--pale:#f5f7fa;--link:#1d5fbf;
 --get:#1f7a4d;--post:#1d5fbf;--put:#9a5b00}
@@ -64,7 +65,7 @@ def policy() -> str:
 
 
 def page(document: Json) -> str:
-    """Write the page."""
+    """Write the page; in its examples ADDRESS stands for the address of the server."""
     return "".join(_page(document))
 
 
@@ -151,7 +152,7 @@ def _shapes(document: Json) -> Iterator[str]:
 
 def curl(path: str, method: str, body: Json) -> str:
     """Show how to ask from a shell."""
-    address = f'"http://127.0.0.1:7373{path.replace("{", "$").replace("}", "")}"'
+    address = f'"{ADDRESS}{path.replace("{", "$").replace("}", "")}"'
     if not body:
         return f"curl {address}" if method == "get" else f"curl -X {method.upper()} {address}"
     if JSON not in body:

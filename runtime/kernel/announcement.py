@@ -7,13 +7,12 @@ believed only if the process that it names holds the log.
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from perdure.runtime.kernel.data_directory import DataDir
@@ -27,20 +26,25 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
     certificate: str | None = None  # the file with its certificate, if it speaks TLS
 
 
-@contextmanager
-def announced(data: DataDir, announcement: Announcement) -> Iterator[None]:
-    """Announce a server for the length of a block."""
+def announce(data: DataDir, announcement: Announcement) -> bool:
+    """Announce a server; tell whether that was possible, as it is not on a full disk."""
     path = data.server
     temporary = path.with_name(f"{path.name}.{announcement.pid}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor
-        file.write(msgspec.json.encode(announcement))
-    temporary.replace(path)
     try:
-        yield
-    finally:
-        if _read(path) == announcement:
-            path.unlink(missing_ok=True)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor
+            file.write(msgspec.json.encode(announcement))
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        return False
+    return True
+
+
+def withdraw(data: DataDir, announcement: Announcement) -> None:
+    """Take an announcement back, if it is the one that is there."""
+    if _read(data.server) == announcement:
+        data.server.unlink(missing_ok=True)
 
 
 def find_server(data: DataDir) -> Announcement | None:

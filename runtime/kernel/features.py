@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import msgspec
 
     from perdure.actors.kind import Kind
+    from perdure.eventlog.record import Record
     from perdure.eventlog.registry import EventRegistry
     from perdure.runtime.kernel.channels.channel import Channel
     from perdure.runtime.kernel.errors import ErrorKind
@@ -60,6 +61,10 @@ class Features:
 
         registries = [kind.decider.events for kind in self.kinds]
         return [*registries, CLAIM_EVENTS, *(each for one in self for each in one.events())]
+
+    def know(self, record: Record) -> bool:
+        """Tell whether this release knows a record's event; if not, a newer one has written it."""
+        return any(registry.knows(record) for registry in self.events)
 
     @cached_property
     def channels(self) -> Mapping[str, Channel]:

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from perdure.eventlog.record import START, Mark
+from perdure.eventlog.sqlite.file import read_only_uri
 from perdure.eventlog.store import Bounds
 from perdure.runtime.kernel.listing import ListingFile
 from perdure.runtime.kernel.projection import Projection, connected, has_tables
@@ -31,7 +32,7 @@ class Overlay(Projection):
 
     def __init__(self, listing: Listing, path: Path) -> None:
         """Open the file for reading only, or raise sqlite3.Error."""
-        self._database = connected(f"{path.absolute().as_uri()}?mode=ro", ())
+        self._database = connected(read_only_uri(path), ())
         try:
             for table in listing.tables if has_tables(self._database, listing.version) else ():
                 for statement in table.overlay:
@@ -84,7 +85,7 @@ class StoredListing:
         its beginning.
         """
         overlay: Overlay | None = None
-        with suppress(sqlite3.Error):
+        with suppress(sqlite3.Error, OSError):
             overlay = Overlay(self._listing, self._path)
             mark = overlay.place(self._store)
             if mark is not None:

@@ -95,7 +95,8 @@ class LiveListing:
             _log.error("the list of %s is damaged; it is built anew", name, exc_info=error)
         elif not self._stuck:
             self._stuck = True
-            _log.error("the list of %s cannot be written now; it stays", name, exc_info=error)
+            told = "the list of %s cannot be written now (%s: %s); answers name their position"
+            _log.error(told, name, self.tables.path, error)
 
     async def _follow(self) -> None:
         self.reached = self._written = await self._in_writer(self.tables.begin, self.log.store)
@@ -136,6 +137,12 @@ class LiveListing:
     def progress(self) -> tuple[int, int]:
         """The position that was reached, and that of the log's head."""
         return (self.reached or START).position, self.log.tail.head.position
+
+    def catching_up(self) -> tuple[str, Callable[[], tuple[int, int]]]:
+        """Name the way to where the log ends now, and give what tells how far it has been gone."""
+        end = self.log.tail.head.position
+        what = f"records in the list of {self.tables.listing.name}"
+        return what, lambda: (min(self.progress[0], end), end)
 
     async def reach(self, mark: Mark) -> None:
         """Wait until the tables hold all that the log held at a place, however long it takes."""

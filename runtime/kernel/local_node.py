@@ -17,18 +17,17 @@ from perdure.runtime.kernel.witness import witness_of
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    import trio
-
     from perdure.runtime.kernel.features import Features
     from perdure.runtime.kernel.node import Node
+    from perdure.runtime.kernel.opening import StartUp
     from perdure.runtime.kernel.settings import Settings
 
 
 @asynccontextmanager
 async def open_local_node(
-    settings: Settings, features: Features, *, stopping: trio.Event | None = None
+    settings: Settings, features: Features, *, start_up: StartUp | None = None
 ) -> AsyncIterator[Node]:
-    """Be the writer of the log for the length of a block; ``stopping`` is that of open_node."""
+    """Be the writer of the log for the length of a block; ``start_up`` is that of open_node."""
     data, env = DataDir.of(settings), RealEnv()
     data.make()
     with (
@@ -37,6 +36,7 @@ async def open_local_node(
     ):
         async with (
             open_log(env, store, snapshots=snapshots) as log,
-            open_node(log, features, settings=settings, data=data, stopping=stopping) as node,
+            open_node(log, features, settings=settings, data=data, start_up=start_up) as node,
         ):
+            await log.writer.check_room()  # all files that need the reserve are open
             yield node

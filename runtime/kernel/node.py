@@ -24,7 +24,7 @@ from perdure.runtime.kernel.feature import Part
 from perdure.runtime.kernel.features import Features
 from perdure.runtime.kernel.listing import ListingFile
 from perdure.runtime.kernel.live_listing import LiveListing
-from perdure.runtime.kernel.opening import unless_stopped
+from perdure.runtime.kernel.opening import StartUp
 from perdure.runtime.kernel.operations import Operations
 from perdure.runtime.kernel.projection import IN_MEMORY
 from perdure.runtime.kernel.settings import Settings
@@ -50,7 +50,7 @@ class Foundation:
     data: DataDir | None  # None: nothing but the log outlives the process
     listings: Mapping[str, LiveListing]  # its own, by name
     parts: Mapping[str, Part]  # those of the features before it
-    stopping: trio.Event  # set when the node is to stop, maybe before it is open
+    start_up: StartUp
 
     @property
     def env(self) -> Env:
@@ -69,6 +69,7 @@ class Node:
     operations: Operations
     channels: Channels
     making: trio.CapacityLimiter  # what is large, so that others come in between
+    start_up: StartUp  # which may still have something to do
     leaving: trio.Event = field(default_factory=trio.Event)  # set when followers are to go
     closing: trio.Event = field(default_factory=trio.Event)  # set when no new work is taken
 
@@ -121,18 +122,18 @@ async def open_node(
     *,
     settings: Settings | None = None,
     data: DataDir | None = None,
-    stopping: trio.Event | None = None,
+    start_up: StartUp | None = None,
 ) -> AsyncIterator[Node]:
     """Take up what an earlier process left, and work for the length of a block.
 
     Features are opened in their order. Without a data directory what they keep beside the log is
-    in memory. If ``stopping`` is set before the node is open, work that was taken up is let go of,
-    so that the stop does not count as a crash, and StoppedOpening is raised.
+    in memory. ``start_up`` shows how far this has come. If it is stopped before the node is open,
+    work that was taken up is let go of, so that the stop does not count as a crash, and
+    StoppedOpening is raised.
     """
     settings, parts = settings or Settings(), dict[str, Part]()
     listings = dict[str, LiveListing]()
-    if stopping is None:
-        stopping = trio.Event()
+    start_up = start_up or StartUp()
     _ = features.listings  # refuses two of one name before either opens its file
     async with (
         AsyncExitStack() as files,  # closed when no task uses them any more
@@ -141,8 +142,10 @@ async def open_node(
     ):
         try:
             for feature in features:
-                await unless_stopped(trio.lowlevel.checkpoint, stopping)
+                await start_up.unless_stopped(trio.lowlevel.checkpoint)
                 own = _listings(feature, log, data, nursery, files)
+                for listing in own.values():
+                    start_up.watch(*listing.catching_up())
                 listings.update(own)
                 foundation = Foundation(
                     log=log,
@@ -150,7 +153,7 @@ async def open_node(
                     data=data,
                     listings=own,
                     parts=dict(parts),
-                    stopping=stopping,
+                    start_up=start_up,
                 )
                 parts[feature.name] = await stack.enter_async_context(feature.open(foundation))
         except Exception:
@@ -172,6 +175,7 @@ async def open_node(
             ),
             channels=channels,
             making=making,
+            start_up=start_up,
         )
         log.writer.give_up_when_stalled()
         nursery.cancel_scope.cancel()

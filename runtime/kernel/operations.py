@@ -23,6 +23,7 @@ import msgspec
 from perdure.eventlog.errors import CodecError
 from perdure.runtime.kernel.errors import OperationError, translated
 from perdure.runtime.kernel.instants import NotAnInstant, cursor_or_instant, instant_at
+from perdure.runtime.kernel.invalid_value import invalid, invalid_request, invalid_values
 from perdure.runtime.kernel.principal import Permission
 from perdure.runtime.kernel.requests import AnyRequest, CursorOrInstant, Instant
 
@@ -109,7 +110,8 @@ class Operation:
             whole = {name: _whole(value) for name, value in args.items()}
             if any(type(whole[name]) is not type(args[name]) for name in whole):
                 return self._converted(whole)  # to JSON, 1.0 is an integer
-            raise OperationError("VALIDATION_ERROR", f"{self.name}: {error}") from error
+            values = invalid_values(args, self.request, builtin_types=(bytes,))
+            raise invalid_request(f"{self.name}: ", values) from error
 
 
 def _with_moments(request: type[AnyRequest], args: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -121,9 +123,9 @@ def _with_moments(request: type[AnyRequest], args: Mapping[str, Any]) -> Mapping
             try:
                 read[name] = reading(value)
             except NotAnInstant as error:
-                is_cursor = reading is cursor_or_instant and isinstance(value, str)
-                code = "INVALID_CURSOR" if is_cursor else "VALIDATION_ERROR"
-                raise OperationError(code, f"{name}: {error}") from None
+                if reading is cursor_or_instant and isinstance(value, str):
+                    raise OperationError("INVALID_CURSOR", f"{name}: {error}") from None
+                raise invalid(f"{name}: {error}", name, "an instant") from None
     return {**args, **read} if read else args
 
 

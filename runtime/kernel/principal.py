@@ -15,6 +15,8 @@ class Permission(StrEnum):
     CANCEL = "cancel"  # ask runs to end
     OPERATE = "operate"  # what concerns all tenants: the raw log, and collecting blobs
 
+    __hash__ = str.__hash__  # that of an enumeration is slow
+
 
 EVERYTHING: Final = frozenset(Permission)
 

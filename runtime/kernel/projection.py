@@ -120,7 +120,7 @@ class ProjectionFile(Projection):
 
     def __init__(self, path: Path | str, schema: Sequence[str], version: int) -> None:
         """Name the file. Nothing is opened before ``open``."""
-        self._path = path
+        self.path = path
         self._schema = (_PLACE, *schema, f"PRAGMA user_version = {_FORMAT * _VERSIONS + version}")
         self._version = version
         self._lock = RLock()  # for the thread that writes
@@ -187,7 +187,7 @@ class ProjectionFile(Projection):
 
     @contextmanager
     def _written(self) -> Iterator[sqlite3.Connection]:
-        if self._path == IN_MEMORY:  # there is one connection for everything
+        if self.path == IN_MEMORY:  # there is one connection for everything
             with self._readers.one() as database:
                 yield database
         else:
@@ -200,14 +200,14 @@ class ProjectionFile(Projection):
 
     def _reader(self) -> sqlite3.Connection:
         writer = self._opened()
-        if isinstance(self._path, str):
+        if isinstance(self.path, str):
             return writer
-        return connected(self._path, ("temp_store = MEMORY", "query_only = ON"))
+        return connected(self.path, ("temp_store = MEMORY", "query_only = ON"))
 
     def _connected(self) -> sqlite3.Connection:
-        if not isinstance(self._path, str):
-            make_private(self._path)
-        database = connected(self._path, ("journal_mode = WAL", "synchronous = NORMAL"))
+        if not isinstance(self.path, str):
+            make_private(self.path)
+        database = connected(self.path, ("journal_mode = WAL", "synchronous = NORMAL"))
         try:
             if not has_tables(database, self._version):
                 with database:
@@ -220,9 +220,9 @@ class ProjectionFile(Projection):
         return database
 
     def _discard(self) -> None:
-        if not isinstance(self._path, str):
+        if not isinstance(self.path, str):
             for part in ("", "-wal", "-shm"):
-                self._path.with_name(self._path.name + part).unlink(missing_ok=True)
+                self.path.with_name(self.path.name + part).unlink(missing_ok=True)
 
 
 def connected(path: Path | str, settings: Sequence[str]) -> sqlite3.Connection:

@@ -10,6 +10,7 @@ import sqlite3
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
+from perdure.eventlog.sqlite.file import read_only_uri
 from perdure.eventlog.store import Witness
 
 if TYPE_CHECKING:
@@ -27,10 +28,11 @@ def witness_of(data: DataDir, generation: str) -> Witness | None:
 
 def _position_in(path: Path, generation: str) -> int:
     """Give the position that a projection has reached; 0 if this is none, or of another log."""
-    with suppress(sqlite3.Error, UnicodeDecodeError):
-        uri = f"{path.absolute().as_uri()}?mode=ro"
-        with closing(sqlite3.connect(uri, uri=True)) as database:
-            statement = "SELECT max(position) FROM place WHERE generation = ?"
-            (position,) = database.execute(statement, (generation,)).fetchone()
-            return position if isinstance(position, int) else 0
+    with (
+        suppress(sqlite3.Error, UnicodeDecodeError, OSError),
+        closing(sqlite3.connect(read_only_uri(path), uri=True)) as database,
+    ):
+        statement = "SELECT max(position) FROM place WHERE generation = ?"
+        (position,) = database.execute(statement, (generation,)).fetchone()
+        return position if isinstance(position, int) else 0
     return 0

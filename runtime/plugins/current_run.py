@@ -23,8 +23,10 @@ from perdure.runtime.plugins.run_messages import (
     Stage,
     Start,
     Step,
+    checked_limit,
     rule_of,
 )
+from perdure.runtime.plugins.step_body import StepBody
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping
@@ -141,8 +143,7 @@ class CurrentRun(ReportingRun):
         **more: Any,
     ) -> str:
         """Export an item of any type, by name; a binary as base64, an ``id`` as a reference."""
-        kind: Any = type  # which is checked now
-        item = Export(type=kind, content=content, description=description, **more).checked()
+        item = Export(type=type, content=content, description=description, **more).checked()
         return cast("str", await self._port.call(item))
 
     # Durable steps
@@ -153,14 +154,18 @@ class CurrentRun(ReportingRun):
         fn: Callable[..., Awaitable[Value]],
         *args: Any,
         retry: Retry = ONCE,
+        timeout: float | None = None,  # noqa: ASYNC109 - of each try, also after a crash
     ) -> Value:
         """Do something once: its result is recorded and returned again after a crash.
 
         The function itself runs at least once. Whatever it calls outside can be told apart by
-        ``attempt_token`` and the step's name, which stay the same.
+        ``attempt_token`` and the step's name, which stay the same. A try that takes longer than
+        ``timeout`` seconds is stopped and has failed; a plain function cannot be stopped, and is
+        refused a time limit.
         """
         step = Step(name=name, retry=rule_of(retry)).checked()
-        return cast("Value", await self._port.step(step, lambda: fn(*args)))
+        body = StepBody(name, fn, args, retry, checked_limit(timeout)).checked()
+        return cast("Value", await self._port.step(step, body.awaited))
 
     async def sleep(self, seconds: float, name: str | None = None) -> None:
         """Sleep, through crashes and restarts, until so many seconds after the first call."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from perdure.eventlog import cbor
 from perdure.eventlog.errors import CodecError
 from perdure.runtime.kernel.errors import ErrorKind, OperationError, declare_errors
+from perdure.runtime.kernel.invalid_value import invalid, invalid_request, invalid_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -88,6 +89,11 @@ class Entries:
         entry = self.of(run)
         return entry is not None and entry.resumes
 
+    def is_in_host(self, run: Run) -> bool:
+        """Tell whether a run's entry is executed in the process of its host."""
+        entry = self.of(run)
+        return entry is not None and entry.where != "process"
+
     def is_compatible(self, run: Run) -> bool:
         """Tell whether a run can go on with the plugin that is loaded."""
         plugin = self.plugins.get(run.created.plugin_id)
@@ -104,5 +110,8 @@ def check_args(entry: Entry, args: dict[str, Any], redactor: Redactor) -> None:
     try:
         entry.check(args)
         cbor.check(args)
-    except (ValueError, CodecError) as error:
-        raise OperationError("VALIDATION_ERROR", redactor.text(f"args: {error}")) from None
+    except CodecError as error:
+        raise invalid(redactor.text(f"args: {error}"), "args", "values of JSON") from None
+    except ValueError:
+        values = invalid_values(args, entry.arguments, "args.", hide=redactor.text)
+        raise invalid_request("", values) from None

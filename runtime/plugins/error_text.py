@@ -17,6 +17,12 @@ FRAMES: Final = 6  # of an exception's traceback, the last ones: a line of a log
 ERRORS: Final = 3  # of a chain, or of a group
 _OURS: Final = frozenset({"perdure.runtime", "perdure.actors", "perdure.eventlog"})
 _BELOW: Final = _OURS | {"trio", "outcome", "asyncio", "concurrent", "threading"}  # every entry
+_HINTS: Final = {  # what Python and Trio say to code that is in the wrong place
+    "no running event loop": "Async entries run on Trio: write `await trio.sleep(1)`; with"
+    ' @entry(where="process") they run on asyncio, and a plain function calls asyncio.run()',
+    "must be called from async context": "Async entries in processes run on asyncio: write"
+    " `await asyncio.sleep(1)`; without `where` they run on Trio",
+}
 
 
 def is_cancellation(error: BaseException) -> bool:
@@ -49,7 +55,9 @@ def told(error: BaseException) -> tuple[str, dict[str, Any] | None]:
     where = None
     for frame, line in (own or frames)[-1:]:
         where = {"file": frame.f_code.co_filename.rpartition("/")[2], "line": line}
-    return f"{type(error).__name__}: {text_of(error)}", where
+    text = text_of(error)
+    hint = _HINTS.get(text) if isinstance(error, RuntimeError) else None
+    return f"{type(error).__name__}: {text}" + (f". {hint}" if hint else ""), where
 
 
 def traced(error: BaseException) -> str | None:

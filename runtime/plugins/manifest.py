@@ -5,7 +5,10 @@
     compatible = ["1"]          # versions whose runs this one can go on with
     limit = 4                   # of its runs at once
     network = false             # closed off from the network, where the system allows it
-    memory = 512                # MiB that a process may take
+    memory = 512                # MiB that a run may take
+    processes = 64              # that a run may have started at once
+    reads = ["/srv/models"]     # what it needs beside this folder and its interpreter
+    writes = ["cache"]          # what it may change: everything else is read only
 
     [entries.monthly]
     command = ["node", "monthly.js"]
@@ -93,6 +96,9 @@ class Manifest(msgspec.Struct, kw_only=True):
     limit: Annotated[int, msgspec.Meta(ge=1)] | None = None
     network: bool = True
     memory: Annotated[int, msgspec.Meta(ge=1, le=1 << 30)] | None = None
+    processes: Annotated[int, msgspec.Meta(ge=1, le=1 << 20)] | None = None
+    reads: list[str] = []
+    writes: list[str] = []
     python: str | None = None
     entries: dict[str, Any] = {}  # of EntryManifest
 
@@ -245,6 +251,9 @@ class _Folder:
             folder=str(self.path),
             network=manifest.network,
             memory=manifest.memory,
+            processes=manifest.processes,
+            reads=tuple(str(self.path / path) for path in manifest.reads),
+            writes=tuple(str(self.path / path) for path in manifest.writes),
         )
 
     def _import(self, name: str) -> ModuleType:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, NamedTuple, TypeVar, get_type_hints, overload
 
 import msgspec
@@ -66,6 +66,9 @@ class Program:
     code: str | None = None  # a copy of its modules as they were loaded, if they may change
     network: bool = True
     memory: int | None = None  # MiB that it may take
+    processes: int | None = None  # that it may have started at once
+    reads: tuple[str, ...] = ()  # places that it needs beside its folder and its interpreter
+    writes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +87,7 @@ class Entry:
     @property
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of the arguments."""
-        (schema,), parts = msgspec.json.schema_components([self.arguments])
+        (schema,), parts = msgspec.json.schema_components([self.arguments], schema_hook=_any_value)
         named = parts.pop(self.arguments.__name__, schema)
         if self.secrets:
             named = {**named, "properties": published(named["properties"], self.secrets)}
@@ -156,7 +159,7 @@ def entry(
     return declare if fn is None else declare(fn)
 
 
-def plugin(
+def plugin(  # noqa: PLR0913 - keywords of a declaration
     id: str,  # noqa: A002 - it is the plugin's id
     *,
     version: str = "0",
@@ -164,13 +167,28 @@ def plugin(
     compatible: Iterable[str] = (),
     network: bool = True,
     memory: int | None = None,
+    processes: int | None = None,
+    reads: Iterable[str] = (),
+    writes: Iterable[str] = (),
 ) -> Callable[[Class], Class]:
     """Declare a class as a plugin (a decorator). It is made once, without arguments.
 
-    ``compatible`` are earlier versions whose runs this one can go on with. ``network`` and
-    ``memory`` (MiB) are for entries in processes.
+    ``compatible`` are earlier versions whose runs this one can go on with. The rest is for
+    entries in processes: whether they see the network, how much memory (MiB) and how many processes
+    they may take, and what they read and write beside their folder and their interpreter
+    (absolute paths).
     """
-    declaration = _Declaration(id, version, limit, frozenset(compatible), network, memory)
+    program = Program(
+        network=network,
+        memory=memory,
+        processes=processes,
+        reads=tuple(reads),
+        writes=tuple(writes),
+    )
+    for path in (*program.reads, *program.writes):
+        if not path.startswith("/"):
+            raise DeclarationError(f"plugin {id!r}: {path!r} is no absolute path")
+    declaration = _Declaration(id, version, limit, frozenset(compatible), program)
 
     def declare(cls: Class) -> Class:
         cls.__perdure_plugin__ = declaration  # type: ignore[attr-defined]
@@ -185,8 +203,7 @@ class _Declaration(NamedTuple):
     version: str
     limit: int | None
     compatible: frozenset[str]
-    network: bool
-    memory: int | None
+    program: Program  # without its home
 
 
 def declared(cls: type) -> Plugin:
@@ -195,11 +212,7 @@ def declared(cls: type) -> Plugin:
     if declaration is None:
         raise DeclarationError(f"{cls.__qualname__} is not declared with @plugin")
     instance = cls()
-    program = Program(
-        home=f"{_module_of(cls)}:{cls.__qualname__}",
-        network=declaration.network,
-        memory=declaration.memory,
-    )
+    program = replace(declaration.program, home=f"{_module_of(cls)}:{cls.__qualname__}")
     entries = {}
     for name, member in inspect.getmembers(cls, inspect.isfunction):
         options = getattr(member, _MARK, None)
@@ -286,4 +299,18 @@ def _arguments(name: str, entry_id: str, handler: Callable[..., Any]) -> type[ms
     made = msgspec.defstruct(entry_id, fields, kw_only=True, forbid_unknown_fields=True)
     for mistake in mistakes(made):
         raise DeclarationError(f"{name}: {mistake}")
+    for field_name, hint, *_ in fields:
+        try:
+            msgspec.json.schema(hint, schema_hook=_any_value)
+        except TypeError:
+            raise DeclarationError(
+                f"{name}: argument {field_name!r} has a type that JSON has no values of"
+            ) from None
     return made
+
+
+def _any_value(hint: type) -> dict[str, Any]:
+    """Describe a type that msgspec has no schema for: an object of Python is any value."""
+    if hint is object:
+        return {"description": "any value"}
+    raise NotImplementedError

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import inf
-from typing import Any, Final, Literal, Self, get_args
+from typing import Any, Final, Self
 
 import msgspec
 
@@ -21,8 +21,7 @@ from perdure.runtime.plugins.contract import PluginError, Retry, StepError
 
 MAX_NAME: Final = 500  # characters of a step's name
 LONGEST_WAIT: Final = 6_000_000_000  # seconds; more ends after the last instant that can be stored
-ExportType = Literal["text", "url", "binary_url", "binary", "json", "id"]
-EXPORT_TYPES: Final = get_args(ExportType)
+EXPORT_TYPES: Final = ("text", "url", "binary_url", "binary", "json", "id")
 
 
 class RunMessage(
@@ -114,7 +113,7 @@ class _Item(Request, kw_only=True):
 class Export(_Item, tag="export"):
     """An output; answered with the item's id. ``content`` of a binary is bytes, or base64."""
 
-    type: ExportType
+    type: str
     content: Any
 
     def _check(self) -> None:
@@ -134,16 +133,20 @@ class Bytes(_Item, tag="bytes"):
 class RetryRule(
     msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, frozen=True
 ):
-    """How often a step is tried, and how long it waits between two tries."""
+    """How often a step is tried, and how long it waits between two tries.
+
+    After which errors is known only where they are raised.
+    """
 
     tries: int = 1
     delay: float = 1.0
     factor: float = 2.0
     longest: float = 300.0
+    jitter: float = 0.0
 
-    def delay_after(self, failed: int) -> float | None:
+    def delay_after(self, failed: int, chance: float = 0.0) -> float | None:
         """Seconds to wait after so many failed tries; None when it is enough."""
-        return Retry(**msgspec.structs.asdict(self)).delay_after(failed)
+        return Retry(**msgspec.structs.asdict(self)).delay_after(failed, chance)
 
 
 _ONCE: Final = RetryRule()
@@ -210,9 +213,30 @@ def rule_of(retry: Any) -> RetryRule:  # noqa: ANN401 - a Retry, or it is refuse
     """Give an author's rule as it is said."""
     if not isinstance(retry, Retry):
         _refuse(f"the rule of a step's tries is a Retry, not a {type(retry).__name__}")
+    kinds = retry.on if isinstance(retry.on, tuple) else (retry.on,)
+    if not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds):
+        _refuse("a step is tried again on a class of exceptions, or on a tuple of such classes")
     if retry.tries == 1:
         return _ONCE
     return RetryRule(**{part: getattr(retry, part) for part in RetryRule.__struct_fields__})
+
+
+def checked_limit(seconds: float | None) -> float | None:
+    """Give the time limit of a step, or refuse it."""
+    if seconds is not None:
+        _check_number(seconds, "the time limit of a step")
+        if seconds <= 0:
+            _refuse("the time limit of a step is more than 0 seconds")
+    return seconds
+
+
+def refuse_limit(seconds: float | None) -> None:
+    """Refuse a time limit where a step cannot be stopped."""
+    if seconds is not None:
+        _refuse(
+            "a plain function cannot be stopped, so its steps have no time limit: pass one to what"
+            " the step calls, or make the entry `async def`"
+        )
 
 
 def _number(item: str, run_id: str) -> int:
@@ -256,3 +280,7 @@ def _check_rule(rule: RetryRule) -> None:
         _refuse("a step is tried at least once")
     for number in (rule.delay, rule.factor, rule.longest):
         _check_number(number, "the wait between two tries")
+    if isinstance(rule.jitter, bool) or not isinstance(rule.jitter, int | float):
+        _refuse(f"the jitter of a step's tries is a number, not a {type(rule.jitter).__name__}")
+    if not 0 <= rule.jitter <= 1:
+        _refuse(f"the jitter of a step's tries is from 0 to 1, not {rule.jitter!r}")

@@ -1,16 +1,18 @@
-"""The settings that say which plugins are loaded."""
+"""The settings that say which plugins are loaded, and how their processes are closed off."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
 from perdure.runtime.kernel.settings import About
 
+SandboxMode = Literal["auto", "required", "off"]
+
 
 class PluginSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Which plugins are loaded."""
+    """Which plugins are loaded, and how their processes are closed off."""
 
     demo: Annotated[bool, About(description="whether the plugin demo is loaded")] = True
     plugins: Annotated[
@@ -20,3 +22,9 @@ class PluginSettings(msgspec.Struct, frozen=True, kw_only=True):
     reload: Annotated[
         bool, About(description="whether plugins are loaded anew when their files change")
     ] = False
+    sandbox: Annotated[
+        SandboxMode,
+        About(
+            description="how processes are closed off: as far as possible, wholly, or not at all"
+        ),
+    ] = "auto"

@@ -14,9 +14,11 @@ from perdure.runtime.kernel.completion import completed
 from perdure.runtime.plugins.byte_source import bytes_of
 from perdure.runtime.plugins.contract import ONCE, Retry
 from perdure.runtime.plugins.current_run import CurrentRun, ReportingRun
+from perdure.runtime.plugins.run_messages import Step, refuse_limit, rule_of
+from perdure.runtime.plugins.step_body import StepBody
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
 
     from perdure.runtime.plugins.byte_source import Piece
     from perdure.runtime.plugins.run_port import RunPort
@@ -78,11 +80,22 @@ class SyncRun(ReportingRun):
         more: Any = {"mime": mime, "key": key, "metadata": metadata}
         return completed(self._awaited.export_bytes(given, description, **more))
 
-    def step(self, name: str, fn: Callable[..., Value], *args: Any, retry: Retry = ONCE) -> Value:
+    def step(
+        self,
+        name: str,
+        fn: Callable[..., Value],
+        *args: Any,
+        retry: Retry = ONCE,
+        timeout: float | None = None,
+    ) -> Value:
         """Do something once: its result is recorded and returned again after a crash.
 
         The function itself runs at least once. Whatever it calls outside can be told apart by
-        ``attempt_token`` and the step's name, which stay the same.
+        ``attempt_token`` and the step's name, which stay the same. A try that takes longer than
+        ``timeout`` seconds is stopped and has failed; a plain function cannot be stopped, and is
+        refused a time limit.
         """
-        body = cast("Callable[..., Awaitable[Value]]", fn)  # the port knows what it returns
-        return completed(self._awaited.step(name, body, *args, retry=retry))
+        refuse_limit(timeout)
+        step = Step(name=name, retry=rule_of(retry)).checked()
+        body = StepBody(name, fn, args, retry).checked()
+        return cast("Value", completed(self._port.step(step, body.plain)))

@@ -2,7 +2,8 @@
 
 Steps, retries, exports, sleeps, questions and children are those of ``ctx.run``; the process is
 only told when to do what. It may speak of no run but its own, it is read no faster than it can be
-dealt with, and a word that is no message ends its run.
+dealt with, and a line that is no message ends its run. What an entry says wrongly is refused as the
+same call of an inline entry is: a request is answered, a report ends the run.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import outcome
 import trio
 
-from perdure.eventlog.errors import CodecError
 from perdure.runtime.execution.outcome import error_of
 from perdure.runtime.kernel.decoding import off_the_loop
-from perdure.runtime.kernel.strict_json import refuse_many_values
 from perdure.runtime.plugins.contract import FailedStep, PluginError, RunCancelled, StepError
 from perdure.runtime.plugins.run_messages import Bytes, Request, Step
+from perdure.runtime.plugins.step_body import LastTry
 from perdure.runtime.process import messages as m
+from perdure.runtime.process.message_parser import parse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from perdure.eventlog.env import Env
     from perdure.runtime.execution.inline_port import InlinePort
     from perdure.runtime.plugins.run_messages import Call, FromEntry
+    from perdure.runtime.process.message_parser import Wrong, WrongRequest
     from perdure.runtime.process.worker import Worker
 
 BURST: Final = 1000  # messages that are dealt with at once; more have to wait a little
@@ -100,21 +102,21 @@ class Dialogue:
         await self._worker.drained()
         raise _crashed(status, PluginError if self._has_begun else NeverBegun)
 
-    async def _next(self) -> m.FromProcess | None:
+    async def _next(self) -> m.FromProcess | Wrong | None:
         """Wait for the next message; None when the process says no more."""
         try:
             line = await self._worker.receive()
             if line is None:
                 return None
             self._has_begun = True
-            message = await off_the_loop(self._env, partial(_parsed, line), len(line))
+            message = await off_the_loop(self._env, partial(parse, line), len(line))
         except m.Malformed as error:
             raise PluginError(PROTOCOL_ERROR, str(error)) from error
         if message.run_id not in {None, self._port.about.id}:
             raise PluginError(PROTOCOL_ERROR, f"it spoke of another run, {message.run_id!r}")
         return message
 
-    def _hear(self, message: m.Begun | m.Called | FromEntry, nursery: trio.Nursery) -> None:
+    def _hear(self, message: m.Begun | m.Called | FromEntry | Wrong, nursery: trio.Nursery) -> None:
         """Deal with a message: reports at once, requests in a task of their own."""
         match message:
             case m.Begun():
@@ -142,7 +144,7 @@ class Dialogue:
             raise PluginError(PROTOCOL_ERROR, f"request {said.id} was not called for a {what}")
         waiting.send_nowait(said)
 
-    async def _answer(self, number: int, request: Bytes | Step | Call) -> None:
+    async def _answer(self, number: int, request: Bytes | Step | Call | WrongRequest) -> None:
         """Do what a request asks for and say what came of it."""
         try:
             value = await self._done(number, request.checked())
@@ -182,6 +184,8 @@ class Dialogue:
         did = await self._call(number, m.Did)
         if did.cancelled:
             raise RunCancelled(did.error and did.error.message)
+        if did.last and did.error is not None:
+            raise LastTry(_plugin_error(did.error))
         return _sound(did).value
 
     async def _pieces(self, number: int) -> AsyncGenerator[bytes, None]:
@@ -195,15 +199,6 @@ class Dialogue:
         self._calls[number, wanted] = send
         await self._worker.send({"call": number})
         return await receive.receive()
-
-
-def _parsed(line: bytes) -> m.FromProcess:
-    """Read a line, of so many values and no more."""
-    try:
-        refuse_many_values(line)
-    except CodecError as error:
-        raise m.Malformed(str(error)) from None
-    return m.parse(line)
 
 
 def _step_error(error: Exception) -> str | None:

@@ -8,16 +8,15 @@ all places; this module has the rest of the wire.
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Final
 
 import msgspec
 
-from perdure.runtime.plugins.run_messages import FromEntry, Request, RunMessage
+from perdure.runtime.plugins.run_messages import FromEntry, RunMessage
 
 MAX_LINE: Final = 1 << 20  # bytes of a message
 PIECE: Final = 192 << 10  # bytes that one message carries at most, decoded
-VERSION: Final = 1  # goes up when there is more to say; what was said before means the same
+VERSION: Final = 2  # goes up when there is more to say; what was said before means the same
 
 
 class Malformed(Exception):
@@ -49,12 +48,16 @@ class Piece(RunMessage, tag="piece"):
 
 
 class Did(RunMessage, tag="did"):
-    """What came of a call of a step; with ``cancelled`` it obeys a request to end."""
+    """What came of a call of a step; with ``cancelled`` it obeys a request to end.
+
+    An error that is ``last`` is not followed by another try.
+    """
 
     id: int
     value: Any = None
     error: Error | None = None
     cancelled: bool = False
+    last: bool = False
 
 
 class Return(RunMessage, tag="return"):
@@ -72,20 +75,6 @@ class Raise(RunMessage, tag="raise"):
 
 Called = Did | Piece  # what is said when it was called for
 FromProcess = Begun | FromEntry | Called | Return | Raise
-
-_QUOTED: Final = re.compile(r" '.*'", re.DOTALL)  # in an error: what was said, or a part of it
-_decoder: Final[msgspec.json.Decoder[FromProcess]] = msgspec.json.Decoder(FromProcess)
-
-
-def parse(line: bytes) -> FromProcess:
-    """Read what a process said."""
-    try:
-        message = _decoder.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Malformed(f"not a message: {_QUOTED.sub('', str(error))}") from None
-    if isinstance(message, Request) and message.id is None:
-        raise Malformed("not a message: Object missing required field `id`")
-    return message
 
 
 def to_line(message: Any) -> bytes:  # noqa: ANN401 - a message, or its parts

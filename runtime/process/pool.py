@@ -5,6 +5,7 @@ A plugin that is loaded anew has other programs, whatever its version says, and 
 
 from __future__ import annotations
 
+import errno
 import shutil
 import signal
 import sys
@@ -16,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import trio
 
 from perdure.runtime.plugins.contract import PluginError, RunCancelled
-from perdure.runtime.process import sandbox
 from perdure.runtime.process.dialogue import Dialogue, NeverBegun
+from perdure.runtime.process.sandbox import Sandbox
 from perdure.runtime.process.worker import LAST_OUTPUT, Worker, start_worker
 
 if TYPE_CHECKING:
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
 WARM: Final = 2  # workers of a kind that are kept for the next run
 IDLE: Final = 60.0  # seconds for which they are kept
 CHILD: Final = "perdure.child"
+SHORTAGES: Final = frozenset({errno.EAGAIN, errno.ENOMEM})
+TOO_MANY_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE})
+FREE_FILES: Final = 0.1  # seconds between two tries to start a process with few descriptors left
+LONGEST_WAIT: Final = 30.0  # seconds for which a run waits for descriptors
 
 
 class WorkerKind(NamedTuple):
@@ -47,14 +52,21 @@ class WorkerKind(NamedTuple):
 class Pool:
     """All processes of one host."""
 
-    def __init__(self, env: Env, *, warm: int = WARM, idle: float = IDLE) -> None:
+    def __init__(
+        self,
+        env: Env,
+        sandbox: Sandbox | None = None,
+        *,
+        warm: int = WARM,
+        idle: float = IDLE,
+    ) -> None:
         """Start nothing before it is needed."""
         self._env = env
+        self._sandbox = sandbox or Sandbox()
         self._warm = warm
         self._idle = idle
         self._kept: dict[WorkerKind, deque[tuple[float, Worker]]] = {}
         self._nursery: trio.Nursery | None = None
-        self._look = trio.CapacityLimiter(1)  # whoever comes first looks, the others wait for it
         self._current: frozenset[Program] | None = None  # what may be used again; None for all
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -111,7 +123,7 @@ class Pool:
             # Never reuse a worker that saw a secret: the next run's redactor would not know it.
             again = not entry.secrets and not execution.redactor.knows_values
             with trio.CancelScope(shield=True):
-                if not (clean and again and self._keep(kind, worker)):
+                if not (clean and again and await self._keep(kind, worker)):
                     await self._let_end(kind, worker, None if clean else execution.escalation)
         return value
 
@@ -128,21 +140,42 @@ class Pool:
     async def _start(self, kind: WorkerKind) -> Worker:
         program = kind.program
         command = program.command or (sys.executable, "-m", CHILD, program.home or "")
-        if shutil.which(command[0]) is None:
-            raise _not_started(command[0], "there is no such program; install it, or correct it")
-        found = await self._env.run_sync(sandbox.features, limiter=self._look)
-        try:
-            worker = await start_worker(self._env, command, program, found)
-        except OSError as error:
-            raise _not_started(command[0], str(error.strerror)) from error
+        path = shutil.which(command[0])
+        if path is None:
+            why = "there is no such program; install it, or correct it"
+            raise _not_started(command[0], why, may_pass=False)
+        longest = self._env.monotonic() + LONGEST_WAIT
+        while (worker := await self._try_to_start(program, (path, *command[1:]), longest)) is None:
+            await self.let_go()  # those that wait for a run hold descriptors too
+            await self._env.sleep(FREE_FILES)
         if self._nursery is not None:
             self._nursery.start_soon(worker.pump)
         return worker
 
-    def _keep(self, kind: WorkerKind, worker: Worker) -> bool:
-        """Keep a worker for the next run, if it may execute one and there are not enough."""
-        kept = self._kept.get(kind, ())
-        if not self._may_keep(kind) or len(kept) >= self._warm or not worker.can_go_on:
+    async def _try_to_start(
+        self, program: Program, command: tuple[str, ...], longest: float
+    ) -> Worker | None:
+        """Start a worker, or give None if there are too few descriptors and it may still wait."""
+        try:
+            order = await self._sandbox.order(self._env, program, command)
+            return await start_worker(self._env, command, program, order)
+        except OSError as error:
+            if error.errno not in TOO_MANY_FILES:
+                may_pass = error.errno in SHORTAGES
+                raise _not_started(command[0], str(error.strerror), may_pass=may_pass) from error
+            if self._env.monotonic() > longest:
+                remedy = "the server has too few descriptors; raise its limit (ulimit -n)"
+                raise _not_started(command[0], remedy, may_pass=True) from error
+            return None
+
+    async def _keep(self, kind: WorkerKind, worker: Worker) -> bool:
+        """Keep a worker for the next run, if it may execute one and there are not enough.
+
+        One whose run has left processes behind is not kept: they end with it.
+        """
+        if not self._may_keep(kind) or not worker.can_go_on or not await worker.is_alone():
+            return False
+        if not self._may_keep(kind) or len(self._kept.get(kind, ())) >= self._warm:
             return False
         worker.on_output = lambda _level, _line: None
         self._kept.setdefault(kind, deque()).append((self._env.monotonic(), worker))
@@ -189,8 +222,9 @@ class Pool:
                 del self._kept[kind]
 
 
-def _not_started(name: str, why: str) -> PluginError:
-    return PluginError("PLUGIN_NOT_STARTED", f"{name} cannot be started: {why}", retriable=True)
+def _not_started(name: str, why: str, *, may_pass: bool) -> PluginError:
+    message = f"{name} cannot be started: {why}"
+    return PluginError("PLUGIN_NOT_STARTED", message, retriable=may_pass)
 
 
 def _log(execution: Execution, level: str, line: Line) -> None:

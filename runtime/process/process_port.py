@@ -9,12 +9,13 @@ from __future__ import annotations
 from contextlib import aclosing
 from functools import partial
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from perdure.runtime.plugins.contract import PluginError, RunCancelled, StepError
 from perdure.runtime.plugins.run_port import AboutRun
+from perdure.runtime.plugins.step_body import LastTry
 from perdure.runtime.process.chunks import chunks_of
 from perdure.runtime.process.error_message import error_of, value_of
 from perdure.runtime.process.messages import Did, Piece
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from perdure.runtime.process.pipes import Talk
 
     Answer = dict[str, Any]
+
+
+_NO_OUTCOME: Final = (RunCancelled, StepError)  # a step that raises it has not failed
 
 
 class Answers:
@@ -118,8 +122,9 @@ class ProcessPort:
         try:
             did = Did(id=number, value=await self._waited_for(body()))
         except Exception as error:  # noqa: BLE001 - the server decides what becomes of it
-            raised, is_over = error, isinstance(error, RunCancelled)
-            did = Did(id=number, error=error_of(error), cancelled=is_over)
+            is_last, is_over = isinstance(error, LastTry), isinstance(error, _NO_OUTCOME)
+            raised = error.error if isinstance(error, LastTry) else error
+            did = Did(id=number, error=error_of(raised), cancelled=is_over, last=is_last)
         try:
             self._talk.say(did)
         except PluginError as unsaid:

@@ -1,89 +1,74 @@
-"""How a process is started so that nothing of it outlives its run.
+"""The sandbox: what a process may see and use, as far as the system can enforce it.
 
-It leads a session and a process group of its own, in a pid namespace where there is one to be had.
-Between it and the server stands a guard, a few lines of shell that hold a pipe to the server: when
-the server is gone the pipe closes, and the guard ends everything. It stands outside of the
-namespace, where nothing inside can reach it, not even ``kill -9 -1``. Inside, the first process is
-a shell that waits: with it ends even what has left the group.
+Every process is started by a guard (``guard/program.py``), which ends it, with all that it has
+started, when the server wants so or is gone. Where the system has namespaces the process sees only
+its own processes and the files it needs (``file_view``), holds no privileges, and is closed off
+from the network if the plugin says so. Control groups limit all of its processes together.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess  # noqa: TID251 - waited for in a thread, or by a command
-import sys
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Final
+import logging
+from typing import TYPE_CHECKING, Final
 
-from perdure.runtime.process import descriptors
-from perdure.runtime.process.descriptors import GUARD
+import trio
 
-# The guard starts its command, which does not get the guard's pipe, and a watcher that waits for
-# the pipe to close. Asked to end, both
-# stay for as long as the command takes to obey; it hears of that itself, as all of its group do.
-# What a shell has to say about how its command ended is no line of the run's log. When memory runs
-# out, the kernel is to end a command and not the server.
-_GUARD: Final = f"""
-[ -z "$PERDURE_MEMORY" ] || ulimit -v "$PERDURE_MEMORY"
-{{ echo 1000 > /proc/self/oom_score_adj; }} 2>/dev/null
-trap : TERM
-"$@" {GUARD}<&- &
-child=$!
-( trap '' TERM; read -r _ <&{GUARD}; kill -9 0 ) >/dev/null 2>&1 &
-watcher=$!
-exec 2>/dev/null
-while wait "$child"; status=$?; [ "$status" -gt 128 ] && kill -0 "$child"; do :; done
-kill -9 "$watcher"
-exit "$status"
-"""
-_FIRST: Final = ("/bin/sh", "-c", '"$@" & exec 2>/dev/null; wait "$!"', "perdure-first")
+from perdure.runtime.plugins.contract import PluginError
+from perdure.runtime.process import sandbox_features
+from perdure.runtime.process.file_view import Missing
+from perdure.runtime.process.guard.order import Order
+from perdure.runtime.process.sandbox_features import EVERYTHING, memory_limit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from perdure.eventlog.env import Env
+    from perdure.runtime.plugins.plugin import Program
+    from perdure.runtime.plugins.settings import SandboxMode
+    from perdure.runtime.process.sandbox_features import SandboxFeatures
+
+_log: Final = logging.getLogger("perdure.sandbox")
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxFeatures:
-    """What the system lets us do."""
+class Sandbox:
+    """How the processes of a server are closed off."""
 
-    pid_namespace: tuple[str, ...] | None  # the command that makes one
-    network_namespace: tuple[str, ...] | None
+    def __init__(self, mode: SandboxMode = "auto", *, hidden: Sequence[Path] = ()) -> None:
+        """Hide these folders, whatever else is shown."""
+        self._mode = mode
+        self._hidden = hidden
+        self._look = trio.CapacityLimiter(1)  # the first one looks, the others wait for it
 
-
-@lru_cache(maxsize=1)
-def features() -> SandboxFeatures:
-    """Find out what works here, by trying. This waits for processes: call it in a thread."""
-    pid = ("--pid", "--fork", "--kill-child")
-    return SandboxFeatures(
-        pid_namespace=_first_that_works(pid),
-        network_namespace=_first_that_works((*pid, "--net")),
-    )
-
-
-def _first_that_works(options: tuple[str, ...]) -> tuple[str, ...] | None:
-    unshare = shutil.which("unshare")
-    if unshare is None:
-        return None
-    ways = [(unshare, *options), (unshare, "--user", "--map-current-user", *options)]
-    for way in ways if os.geteuid() == 0 else reversed(ways):
+    async def announce(self, env: Env) -> None:
+        """Log what cannot be enforced here."""
+        if self._mode == "off":
+            _log.warning("The sandbox is off: process entries may do what the server may do.")
+            return
         try:
-            done = subprocess.run(  # noqa: S603 - a fixed command
-                [*way, "true"], check=False, capture_output=True, timeout=5
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            continue
-        if done.returncode == 0:
-            return way
-    return None
+            found = await self._found(env)
+        except OSError:  # too few descriptors; the first run waits for some
+            return
+        for lax in found.gaps(EVERYTHING):
+            _log.warning("Sandbox of process entries: %s; %s.", lax.gap, lax.remedy)
+
+    async def order(self, env: Env, program: Program, command: Sequence[str]) -> Order:
+        """Say how a program is to be started, or raise PluginError if that would be too lax."""
+        if self._mode == "off":
+            return Order(limits=memory_limit(program))
+        found = await self._found(env)
+        gaps = found.gaps(program) if self._mode == "required" else []
+        if gaps:
+            told = "; ".join(f"{lax.gap}: {lax.remedy}" for lax in gaps)
+            raise _refused(f'the setting `sandbox` is "required", but {told}')
+        try:
+            return found.order(program, command, self._hidden)
+        except Missing as missing:
+            raise _refused(str(missing)) from missing
+
+    async def _found(self, env: Env) -> SandboxFeatures:
+        return await env.run_sync(sandbox_features.features, limiter=self._look)
 
 
-def guarded(
-    command: tuple[str, ...], fds: tuple[int, int, int], found: SandboxFeatures, *, network: bool
-) -> list[str]:
-    """Give the command that starts another under a guard, as closed off as is possible here.
-
-    It is passed the descriptors to read, to write, and of the guard, whatever their numbers.
-    """
-    way = found.pid_namespace if network else found.network_namespace or found.pid_namespace
-    inside = (*way, *_FIRST) if way else ()
-    lowered = (sys.executable, "-I", "-S", descriptors.__file__, ",".join(map(str, fds)))
-    return [*lowered, "/bin/sh", "-c", _GUARD, "perdure-guard", *inside, *command]
+def _refused(why: str) -> PluginError:
+    return PluginError("PLUGIN_NOT_STARTED", f"the plugin cannot be started: {why}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
+import socket
 import sys
 import termios
 from contextlib import ExitStack, suppress
@@ -12,24 +13,27 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from perdure.runtime.kernel.variables import CODE, MEMORY, READ_FD, WRITE_FD
-from perdure.runtime.process.descriptors import READ, WRITE
+from perdure.runtime.kernel.variables import CODE, READ_FD, WRITE_FD
+from perdure.runtime.process.file_view import SCRATCH
+from perdure.runtime.process.guard.descriptors import READ, WRITE
+from perdure.runtime.process.guard.keeper import IS_ALONE, YES
 from perdure.runtime.process.line_splitter import LineSplitter
 from perdure.runtime.process.messages import MAX_LINE, to_line
-from perdure.runtime.process.sandbox import guarded
+from perdure.runtime.process.sandbox_features import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from perdure.eventlog.env import Env, Process
     from perdure.runtime.plugins.plugin import Program
+    from perdure.runtime.process.guard.order import Order
     from perdure.runtime.process.line_splitter import Line
-    from perdure.runtime.process.sandbox import SandboxFeatures
 
 CHUNK: Final = 64 << 10
 LONGEST: Final = 64 << 10  # bytes of a line that is printed; the rest of it is dropped
 LAST_OUTPUT: Final = 1.0  # seconds for what an ended process has printed to arrive
 LINGER: Final = 0.01  # seconds between two looks whether all was read
+PATIENCE: Final = 5.0  # seconds for a guard to do what it is told; it takes milliseconds
 INHERITED: Final = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV")
 
 
@@ -41,13 +45,13 @@ class Worker:
         process: Process,
         to_it: trio.abc.SendStream,
         from_it: trio.abc.ReceiveStream,
-        guard: int,
+        control: trio.lowlevel.FdStream,
     ) -> None:
-        """Own a process that was just started, its pipes and the guard's."""
+        """Own a process that was just started, its pipes and the socket to its guard."""
         self._process = process
         self._to_it = to_it
         self._from_it = from_it
-        self._guard: int | None = guard
+        self._control = control
         self._lines = LineSplitter(MAX_LINE, too_long="refuse")
         self._pending: list[Line] = []
         self._sending = trio.Lock()
@@ -56,11 +60,6 @@ class Worker:
             level: LineSplitter(LONGEST, too_long="cut") for level in ("info", "warning")
         }
         self.on_output: Callable[[str, Line], None] = lambda _level, _line: None
-
-    @property
-    def pid(self) -> int:
-        """The id of the process, and of its group."""
-        return self._process.pid
 
     @property
     def is_alive(self) -> bool:
@@ -144,9 +143,22 @@ class Worker:
         return _SHELL_SIGNAL - status if status > _SHELL_SIGNAL else status
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to everything that the process has started."""
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, number)
+        """Have a signal sent to the process and to all in its group."""
+        with suppress(OSError):  # its guard has ended with it
+            os.write(self._control.fileno(), bytes([number]))
+
+    async def instruct(self, order: Order) -> None:
+        """Tell the guard how to start the process."""
+        with suppress(trio.BrokenResourceError):  # it has ended, and so has the process
+            await self._control.send_all(order.encode())
+
+    async def is_alone(self) -> bool:
+        """Ask whether all has ended that the process has started."""
+        answer = b""
+        with trio.move_on_after(PATIENCE), suppress(trio.BrokenResourceError):
+            await self._control.send_all(bytes([IS_ALONE]))
+            answer = await self._control.receive_some(1)
+        return answer == YES
 
     async def ended_or(self, hurry: trio.Event) -> None:
         """Wait for the end of the process, or until somebody is in a hurry."""
@@ -163,11 +175,12 @@ class Worker:
     async def end(self) -> None:
         """Kill the process and all it has started. Reaps it."""
         with trio.CancelScope(shield=True):
-            self.signal(signal.SIGKILL)
-            if self._guard is not None:
-                os.close(self._guard)  # whatever is left under the guard ends with it
-                self._guard = None
-            await self._process.wait()
+            await trio.aclose_forcefully(self._control)  # the guard ends everything now
+            with trio.move_on_after(PATIENCE):
+                await self._process.wait()
+            if self.is_alive:
+                os.killpg(self._process.pid, signal.SIGKILL)  # what is inside ends with its guard
+                await self._process.wait()
             await trio.aclose_forcefully(self._to_it)
             await trio.aclose_forcefully(self._from_it)
 
@@ -175,39 +188,45 @@ class Worker:
 _SHELL_SIGNAL: Final = 128  # a shell reports a signal as its number and this
 
 
-async def start_worker(
-    env: Env, command: Sequence[str], program: Program, features: SandboxFeatures
-) -> Worker:
+async def start_worker(env: Env, command: Sequence[str], program: Program, order: Order) -> Worker:
     """Start a process under a guard, with pipes to and from it."""
     with ExitStack() as ours, ExitStack() as theirs:
         read_there, write_here = _pipe(theirs, ours)
         read_here, write_there = _pipe(ours, theirs)
-        guard_there, guard_here = _pipe(theirs, ours)
-        fds = (read_there, write_there, guard_there)
-        inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+        control_here, control_there = _socket_pair(ours, theirs)
+        fds = (read_there, write_there, control_there)
         process = await env.open_process(
-            guarded(tuple(command), fds, features, network=program.network),
+            guarded(command, fds),
             stdin=-3,  # subprocess.DEVNULL
             stdout=-1,  # subprocess.PIPE
             stderr=-1,
             pass_fds=fds,
             start_new_session=True,
             cwd=program.folder,
-            env={
-                **inherited,
-                READ_FD: str(READ),
-                WRITE_FD: str(WRITE),
-                MEMORY: "" if program.memory is None else str(program.memory << 10),
-                CODE: program.code or "",
-            },
+            env=_environment(program, order),
         )
         ours.pop_all()  # they are the worker's now
-    return Worker(
+    worker = Worker(
         process,
         trio.lowlevel.FdStream(write_here),
         trio.lowlevel.FdStream(read_here),
-        guard_here,
+        trio.lowlevel.FdStream(control_here),
     )
+    try:
+        await worker.instruct(order)
+    except BaseException:
+        await worker.end()
+        raise
+    return worker
+
+
+def _environment(program: Program, order: Order) -> dict[str, str]:
+    """Give the variables of a process: few of the server's, and where its pipes are."""
+    inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    if order.namespaces:
+        inherited["TMPDIR"] = SCRATCH[0]
+    own = {READ_FD: str(READ), WRITE_FD: str(WRITE), CODE: program.code or ""}
+    return {**inherited, **own}
 
 
 def _unread(stream: trio.abc.ReceiveStream) -> int:
@@ -226,3 +245,11 @@ def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
     reader.callback(os.close, read)
     writer.callback(os.close, write)
     return read, write
+
+
+def _socket_pair(ours: ExitStack, theirs: ExitStack) -> tuple[int, int]:
+    """Make two connected sockets, each closed with its owner."""
+    here, there = (end.detach() for end in socket.socketpair())
+    ours.callback(os.close, here)
+    theirs.callback(os.close, there)
+    return here, there

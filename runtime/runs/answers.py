@@ -103,7 +103,7 @@ class UploadAnswer(TypedDict):
 
 
 class BlobAnswer(TypedDict):
-    """A blob, by the address that an export item can hold."""
+    """A blob, by the path at which this server offers it; an entry can export it by that."""
 
     binary_url: str
     sha256: str

@@ -15,13 +15,14 @@ import trio
 
 from perdure.actors.run.status import ENDED, OPEN, Status
 from perdure.runtime.kernel.errors import OperationError, translated
+from perdure.runtime.kernel.invalid_value import invalid
 from perdure.runtime.kernel.operations import operation
 from perdure.runtime.kernel.principal import Permission, Principal
 from perdure.runtime.runs.answers import BulkAnswer
 from perdure.runtime.runs.creation import Superseded
 from perdure.runtime.runs.queries import matching
 from perdure.runtime.runs.requests import CancelMany, RetryMany
-from perdure.runtime.secrets.run_logging import about_run
+from perdure.runtime.secrets.logged_run import about_run
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -157,10 +158,11 @@ class Bulk:
         if request.count is None:
             return answer
         if request.count != count:
-            raise OperationError(
-                "VALIDATION_ERROR",
+            raise invalid(
                 f"count: {count} runs match at this cursor, and not {request.count}; "
                 "ask again without count, with the same conditions",
+                "count",
+                f"the number {count}",
                 count=count,
             )
         before = None
@@ -176,9 +178,8 @@ class Bulk:
     async def _place(self, request: BulkRequest) -> Mark | None:
         """Give the place that a request states; the count and its cursor come together."""
         if (request.count is None) != (request.at is None):
-            raise OperationError(
-                "VALIDATION_ERROR", "count and at belong together: both are in the first answer"
-            )
+            told = "count and at belong together: both are in the first answer"
+            raise invalid(told, "count" if request.count is None else "at", "a value", "nothing")
         return None if request.at is None else await self._log.resolve(request.at)
 
     async def _change_page(self, page: Sequence[Listed], change: Change, answer: BulkAnswer) -> int:
@@ -222,8 +223,7 @@ def _filter(
     """Say which runs are meant, if that can be done to runs in these statuses."""
     statuses = usual if request.status is None else frozenset(request.status)
     if not statuses <= possible:
-        raise OperationError(
-            "VALIDATION_ERROR",
-            f"status: only runs that are {' or '.join(sorted(possible))} can be changed like this",
-        )
+        names = sorted(possible)
+        told = f"status: only runs that are {' or '.join(names)} can be changed like this"
+        raise invalid(told, "status", f"some of {', '.join(names)}")
     return replace(matching(principal, request), statuses=statuses, newest=newest)

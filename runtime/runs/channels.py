@@ -23,7 +23,7 @@ from perdure.actors.run.events import (
     StageChanged,
 )
 from perdure.actors.run.stream import run_id_of, stream_of
-from perdure.actors.run.views import ExportItem, RunDelta, delta, export_item
+from perdure.actors.run.views import REPORTS, ExportItem, RunDelta, delta
 from perdure.eventlog.filter import Filter
 from perdure.runtime.kernel.channels.channel import (
     Channel,
@@ -33,8 +33,9 @@ from perdure.runtime.kernel.channels.channel import (
     open_filtered,
 )
 from perdure.runtime.kernel.channels.event import ChannelEvent
-from perdure.runtime.kernel.errors import OperationError
+from perdure.runtime.kernel.invalid_value import invalid
 from perdure.runtime.kernel.requests import Name
+from perdure.runtime.runs.export_view import export_view
 from perdure.runtime.runs.initial_runs import InitialRuns
 from perdure.runtime.runs.requests import RunStatus
 
@@ -58,7 +59,6 @@ _CHANGES: Final = frozenset(
     )
 )
 _EXPORTS: Final = frozenset({ExportAppended.event_name})
-_REPORTS: Final = {ProgressReported.event_name: "progress", StageChanged.event_name: "stage"}
 
 
 class RunEvent(TypedDict):
@@ -120,7 +120,7 @@ async def _open_changes(part: RunsPart, principal: Principal, filters: RunFilter
 
 async def _open_one(part: RunsPart, principal: Principal, filters: RunFilters) -> Opening:
     if filters.run_id is None:
-        raise OperationError("VALIDATION_ERROR", "the channel run needs a run_id")
+        raise invalid("the channel run needs a run_id", "run_id", "a value", "nothing")
     return await open_filtered(part, principal, filters)
 
 
@@ -128,21 +128,27 @@ def _change(record: Record) -> Sequence[ChannelEvent]:
     change = delta(record)
     if change is None:
         return ()
-    kind = _REPORTS.get(record.name)
-    report = None if kind is None else (record.stream, kind)
-    return (ChannelEvent("run", record.mark, change, report=report),)
+    is_report = record.name in REPORTS
+    return (ChannelEvent("run", record.mark, change, subject=record.stream, is_report=is_report),)
 
 
 def _item(record: Record) -> Sequence[ChannelEvent]:
     if record.name != ExportAppended.event_name:
         return ()
-    item = export_item(run_id_of(record.stream), RUN_EVENTS.decode(record))
+    item = export_view(run_id_of(record.stream), RUN_EVENTS.decode(record))
     return (ChannelEvent("export", record.mark, item),)
 
 
 def _either(record: Record) -> Sequence[ChannelEvent]:
     return [
-        ChannelEvent(event.kind, event.mark, {event.kind: event.as_event()}, report=event.report)
+        ChannelEvent(
+            event.kind,
+            event.mark,
+            event.as_event(),
+            subject=event.subject,
+            is_report=event.is_report,
+            field=event.kind,
+        )
         for event in _item(record) or _change(record)
     ]
 

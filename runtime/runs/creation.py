@@ -21,8 +21,9 @@ from perdure.eventlog.append import StreamWrite
 from perdure.eventlog.record import Metadata
 from perdure.runtime.kernel.claims import CLAIM_WINDOW, Claims, Hidden
 from perdure.runtime.kernel.errors import OperationError
+from perdure.runtime.kernel.invalid_value import invalid
 from perdure.runtime.kernel.ownerless import OwnerlessStreams
-from perdure.runtime.secrets.redaction import holds_a_secret
+from perdure.runtime.secrets.redaction import PLAIN_VALUE, holds_a_secret
 from perdure.runtime.secrets.secret import is_sealed
 from perdure.runtime.secrets.secrets import secret_required
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from perdure.runtime.kernel.claims import Claim
     from perdure.runtime.kernel.principal import Principal
     from perdure.runtime.runs.requests import CreateRun
+    from perdure.runtime.runs.settings import UnknownEntries
     from perdure.runtime.secrets.secrets import Accepted
 
 
@@ -49,22 +51,33 @@ class Superseded(Exception):
 class Creation:
     """Creates runs by request: once for each key, and one attempt after the other."""
 
-    def __init__(self, executor: Executor, *, claim_window: int = CLAIM_WINDOW) -> None:
-        """Keys are free again after a window, in nanoseconds, and when their run has ended."""
+    def __init__(
+        self,
+        executor: Executor,
+        *,
+        claim_window: int = CLAIM_WINDOW,
+        unknown_entries: UnknownEntries = "refuse",
+        take_up: Callable[[str], Awaitable[None]] | None = None,
+    ) -> None:
+        """Keys are free again after a window, in nanoseconds, and when their run has ended.
+
+        A run of an unknown entry is refused, or created and left to fail. ``take_up`` is called for
+        the run that a key stands for, if nobody else executes it.
+        """
         context = executor.context
         self._creator = executor.creator
         self._runs = executor.runs
         self._entries = context.entries
         self._env = context.env
         self._window = claim_window
+        self._take_up = take_up
+        self._unknown_entries = unknown_entries
         self._claims = Claims(context.env, context.secrets.hash_key)
         self._streams = OwnerlessStreams(context.log)
 
     async def create(self, principal: Principal, request: CreateRun) -> Folded[Run]:
         """Accept a run, or find the one that the idempotency key stands for."""
-        new = await self._creator.accept(
-            self._new_id(), request.plugin_id, request.entry_id, request.args, principal.tenant
-        )
+        new = await self._accept(principal, request)
         _check_names(request, new.accepted)
         created = replace(
             self._creator.created(new, principal.tenant, principal.user, timeout=request.timeout),
@@ -76,7 +89,19 @@ class Creation:
             begin = partial(self._creator.append, new, created)
         else:
             begin = partial(self._create_once, principal, request, new, created)
-        return await self._creator.sealed(new, begin)
+        folded = await self._creator.sealed(new, begin)
+        if self._take_up is not None and folded.state.created.run_id != new.run_id:
+            await self._take_up(folded.state.created.run_id)
+        return folded
+
+    async def _accept(self, principal: Principal, request: CreateRun) -> NewRun:
+        run_id, plugin_id, entry_id = self._new_id(), request.plugin_id, request.entry_id
+        is_known = self._entries.get(plugin_id, entry_id) is not None
+        if not is_known and self._unknown_entries == "fail":
+            return self._creator.accept_unknown(run_id, plugin_id, entry_id)
+        return await self._creator.accept(
+            run_id, plugin_id, entry_id, request.args, principal.tenant
+        )
 
     async def _create_once(
         self, principal: Principal, request: CreateRun, new: NewRun, created: RunCreated
@@ -164,7 +189,7 @@ class Creation:
         passed = secrets or {}
         new = await self._accept_again(principal, parent, passed)
         if new.accepted.redactor.finds(key):
-            raise OperationError("VALIDATION_ERROR", holds_a_secret("idempotency_key"))
+            raise invalid(holds_a_secret("idempotency_key"), "idempotency_key", PLAIN_VALUE)
         claim = None
         if key is not None:
             asked = {"run_id": parent.created.run_id}
@@ -237,9 +262,9 @@ class Creation:
         unknown = sorted(secrets.keys() - names)
         if unknown:
             name = f"{before.plugin_id}.{before.entry_id}"
-            raise OperationError(
-                "VALIDATION_ERROR", f"secrets: {unknown[0]!r} is no secret argument of {name}"
-            )
+            told = f"secrets: {unknown[0]!r} is no secret argument of {name}"
+            known = f"one of the names {', '.join(sorted(names)) or 'none'}"
+            raise invalid(told, f"secrets.{unknown[0]}", known)
         args = {**before.args, **secrets}
         gone = [name for name in names & args.keys() if is_sealed(args[name])]
         if gone:
@@ -268,14 +293,14 @@ def _check_names(request: CreateRun, accepted: Accepted) -> None:
     redactor = accepted.redactor
     for name in ("task_id", "trace_id", "idempotency_key"):
         if redactor.finds(getattr(request, name)):
-            raise OperationError("VALIDATION_ERROR", holds_a_secret(name))
+            raise invalid(holds_a_secret(name), name, PLAIN_VALUE)
 
 
 def _hidden(values: dict[str, Any], kept: dict[str, Any]) -> Hidden:
-    """Give arguments as they were passed, and name those that were sealed."""
+    """Give arguments as they were passed, and name those that are not kept as they are."""
     names = [
         name
-        for name, value in kept.items()
-        if name in values and is_sealed(value) and not is_sealed(values[name])
+        for name, value in values.items()
+        if not is_sealed(value) and (name not in kept or is_sealed(kept[name]))
     ]
     return Hidden(values, names)

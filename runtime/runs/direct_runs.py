@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from perdure.runtime.kernel.principal import Principal
     from perdure.runtime.runs.answers import RunAnswer
     from perdure.runtime.runs.requests import CreateRun
+    from perdure.runtime.runs.settings import UnknownEntries
 
 MOST_AT_ONCE: Final = 32
 
@@ -24,12 +25,13 @@ MOST_AT_ONCE: Final = 32
 class DirectRuns:
     """Executes runs apart from the log."""
 
-    def __init__(self, context: HostContext) -> None:
-        """Execute what a host can execute."""
+    def __init__(self, context: HostContext, unknown_entries: UnknownEntries) -> None:
+        """Execute what a host can execute, and treat what it cannot as its runs are treated."""
         self._context = context
+        self._unknown_entries = unknown_entries
         self._count = 0
 
-    async def create(self, principal: Principal, request: CreateRun) -> RunAnswer:
+    async def outcome(self, principal: Principal, request: CreateRun) -> RunAnswer:
         """Execute one run; what has not ended after the wait is ended."""
         if self._count >= MOST_AT_ONCE:
             raise OperationError("OVERLOADED", "too many entries run apart; try again later")
@@ -52,9 +54,10 @@ class DirectRuns:
                 limits=context.limits,
                 secrets=context.secrets.apart(),
                 trigger="off",
+                unknown_entries=self._unknown_entries,
             ) as node,
         ):
             try:
-                return Value(await runs_of(node).runs.create(principal, request))
+                return Value(await runs_of(node).runs.outcome(principal, request))
             except Exception as error:  # noqa: BLE001 - raised outside of the nurseries
                 return Error(error)

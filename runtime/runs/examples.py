@@ -65,7 +65,7 @@ _ENDED: Final = {
     "updated_at": 1785585600.041,
     "progress": 1.0,
     "message": "3 of 3",
-    "result_refs": [{"export_item_id": _ITEM}],
+    "result_refs": [{"export_item_id": _ITEM, "type": "json"}],
 }
 _CANCELED: Final = {
     **_QUEUED,

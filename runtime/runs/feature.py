@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     import click
-    import trio
 
     from perdure.actors.kind import Kind
     from perdure.eventlog.log import EventLog
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from perdure.runtime.kernel.listing import Listing
     from perdure.runtime.kernel.log_reader import LogReader
     from perdure.runtime.kernel.node import Foundation, Node
+    from perdure.runtime.kernel.opening import StartUp
     from perdure.runtime.kernel.routes.route import Route
     from perdure.runtime.kernel.settings import Settings
     from perdure.runtime.plugins.loading import LoadedPlugins
@@ -132,8 +132,13 @@ class RunsFeature(Feature):
         return RunSettings
 
     def capabilities(self) -> Mapping[str, Any]:
-        """Statuses, types of exports, and what triggering an entry does."""
-        return {"statuses": list[str], "export_types": list[str], "trigger": str}
+        """Statuses, types of exports, what triggering an entry does, and who chooses that."""
+        return {
+            "statuses": list[str],
+            "export_types": list[str],
+            "trigger": str,
+            "trigger_choice": bool,
+        }
 
     def prepared(self, settings: Settings, warn: Callable[[str], None]) -> RunsFeature:
         """Load the plugins that the settings name."""
@@ -153,7 +158,7 @@ class RunsFeature(Feature):
 
         listing = foundation.listings[RUN_LISTING.name]
         if self._resources is not None:
-            return open_runs(foundation.log, listing, self._resources, foundation.stopping)
+            return open_runs(foundation.log, listing, self._resources, foundation.start_up)
         return open_local_runs(foundation, listing, self._loaded, self._only)
 
     def reader(self, log: LogReader) -> StoredRuns:
@@ -169,7 +174,7 @@ async def open_run_node(
     plugins: Mapping[str, Plugin],
     *,
     data: DataDir | None = None,
-    stopping: trio.Event | None = None,
+    start_up: StartUp | None = None,
     **resources: Any,
 ) -> AsyncIterator[Node]:
     """Open a node with runs alone; ``resources`` are those of RunResources."""
@@ -178,5 +183,5 @@ async def open_run_node(
     from perdure.runtime.runs.part import RunResources
 
     features = Features([RunsFeature(RunResources(plugins=plugins, **resources))])
-    async with open_node(log, features, data=data, stopping=stopping) as node:
+    async with open_node(log, features, data=data, start_up=start_up) as node:
         yield node

@@ -16,9 +16,12 @@ from perdure.runtime.blobs.store import BlobLimits, BlobStore
 from perdure.runtime.execution.limits import HostLimits
 from perdure.runtime.execution.watchdog import Watchdog
 from perdure.runtime.plugins.loading import load_plugins
+from perdure.runtime.plugins.plugin import programs_of
 from perdure.runtime.plugins.reloader import Reloader
+from perdure.runtime.process.sandbox import Sandbox
 from perdure.runtime.runs.part import RunResources, open_runs
 from perdure.runtime.runs.settings import RunSettings
+from perdure.runtime.secrets.printed_output import output_of_runs
 from perdure.runtime.secrets.secrets import open_secrets
 
 if TYPE_CHECKING:
@@ -46,12 +49,15 @@ async def open_local_runs(
     if loaded is None:
         loaded = load_plugins(settings)
     with ExitStack() as stack:
+        stack.enter_context(output_of_runs())
         reloader = None
         if settings.reload and loaded.outcomes:
             copies = stack.enter_context(TemporaryDirectory(prefix="perdure-"))
             reloader = Reloader(settings, loaded, Path(copies))
             loaded = reloader.loaded
         depot = references = secrets = None
+        hidden = () if data is None else (data.path, data.log.parent)
+        sandbox = Sandbox(settings.sandbox, hidden=hidden)
         if data is not None:
             depot = FileDepot(data.log.parent)
             references = stack.enter_context(closing(References(data.references)))
@@ -66,10 +72,15 @@ async def open_local_runs(
             secrets=secrets,
             bulk_rate=settings.bulk_rate,
             trigger=settings.trigger,
+            sandbox=sandbox,
+            trigger_choice=settings.trigger_choice,
+            unknown_entries=settings.unknown_entries,
         )
-        async with open_runs(foundation.log, listing, resources, foundation.stopping) as part:
+        async with open_runs(foundation.log, listing, resources, foundation.start_up) as part:
             part.executor.context.entries.problems = loaded.problems
             part.executor.start(Watchdog(env).run)
+            if programs_of(loaded.plugins):
+                part.executor.start(partial(sandbox.announce, env))
             if reloader is not None:
                 part.executor.start(partial(reloader.run, env, part.executor.load))
             yield part

@@ -13,13 +13,14 @@ import trio
 from perdure.actors.run.commands import Answer
 from perdure.actors.run.stream import stream_of
 from perdure.runtime.execution.run_ends import LetGo
-from perdure.runtime.kernel.errors import OperationError
+from perdure.runtime.kernel.invalid_value import invalid
 from perdure.runtime.kernel.operations import operation
 from perdure.runtime.kernel.principal import Permission, Principal
 from perdure.runtime.runs.answers import RunAnswer
 from perdure.runtime.runs.queries import PAGE_BYTES, RunQueries
 from perdure.runtime.runs.requests import AnswerRun, CancelRun, CreateRun, RetryRun, WaitForRun
-from perdure.runtime.secrets.redaction import holds_a_secret
+from perdure.runtime.runs.whole_results import whole_results
+from perdure.runtime.secrets.redaction import PLAIN_VALUE, holds_a_secret
 
 if TYPE_CHECKING:
     from perdure.actors.folded import Folded
@@ -74,6 +75,15 @@ class Runs(RunQueries):
             )
         return answer
 
+    async def outcome(self, principal: Principal, request: CreateRun) -> RunAnswer:
+        """Create a run and wait for its end; texts and JSON values of its result come whole."""
+        answer = await self.create(principal, request)
+        if "result" in answer:
+            run = (await self._reader.now(principal, answer["run"]["run_id"])).state
+            blobs = self._executor.context.blobs
+            answer["result"] = await whole_results(blobs, run, answer["result"], most=PAGE_BYTES)
+        return answer
+
     @operation(
         "runs.retry",
         Permission.RUN,
@@ -107,11 +117,8 @@ class Runs(RunQueries):
         longest = self._executor.context.limits.sync_wait
         seconds = longest if request.timeout is None else request.timeout
         if not seconds <= longest:
-            raise OperationError(
-                "VALIDATION_ERROR",
-                f"a wait lasts at most {longest:g} seconds; ask again when it is over",
-                limit=longest,
-            )
+            told = f"a wait lasts at most {longest:g} seconds; ask again when it is over"
+            raise invalid(told, "timeout", f"at most {longest:g} seconds", limit=longest)
         after = None
         if request.after is not None:
             after = (await self._log.resolve(request.after)).position
@@ -151,7 +158,7 @@ class Runs(RunQueries):
         created = (await self._reader.require(principal, request.run_id)).created
         redactor = await self._executor.redactor_of(created)
         if redactor.finds(request.answer):
-            raise OperationError("VALIDATION_ERROR", holds_a_secret("the answer"))
+            raise invalid(holds_a_secret("the answer"), "answer", PLAIN_VALUE)
         command = Answer(
             question_id=request.question_id,
             answer=request.answer,

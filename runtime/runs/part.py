@@ -6,12 +6,13 @@ from collections.abc import Collection, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
 import trio
 
-from perdure.actors.run.outbox import PROGRESS_ITEMS, WINDOW
+from perdure.actors.run.outbox import PROGRESS_ITEMS
 from perdure.actors.run.output import EXPORT_FIELDS
+from perdure.actors.run.reports import WINDOW
 from perdure.actors.run.status import Status
 from perdure.eventlog.units import NANOSECONDS
 from perdure.runtime.blobs.references import References
@@ -24,9 +25,10 @@ from perdure.runtime.kernel.claims import CLAIM_WINDOW
 from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.feature import Part
 from perdure.runtime.kernel.figures import figure, figures_by
-from perdure.runtime.kernel.opening import StoppedOpening, unless_stopped
+from perdure.runtime.kernel.opening import StoppedOpening
 from perdure.runtime.plugins.plugin import Plugin
 from perdure.runtime.process.pool import Pool
+from perdure.runtime.process.sandbox import Sandbox
 from perdure.runtime.runs.bulk import RATE, Bulk
 from perdure.runtime.runs.cancellation import Cancellation
 from perdure.runtime.runs.creation import Creation
@@ -35,24 +37,26 @@ from perdure.runtime.runs.index import RunIndex
 from perdure.runtime.runs.operations import Runs
 from perdure.runtime.runs.plugin_list import PluginList
 from perdure.runtime.runs.reader import RunReader
-from perdure.runtime.runs.requests import RunStatus
-from perdure.runtime.runs.settings import TriggerMode
-from perdure.runtime.runs.trigger import Trigger
+from perdure.runtime.runs.requests import RunStatus, Way
+from perdure.runtime.runs.settings import TriggerMode, UnknownEntries
+from perdure.runtime.runs.trigger import Begin, Trigger
 from perdure.runtime.runs.upload_slots import MAX_UPLOADS, MAX_UPLOADS_OF_ONE
 from perdure.runtime.runs.uploads import Uploads
 from perdure.runtime.secrets.secrets import Secrets
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 
     from perdure.eventlog.log import EventLog
     from perdure.eventlog.record import Mark
     from perdure.runtime.kernel.figures import Figure
     from perdure.runtime.kernel.live_listing import LiveListing
     from perdure.runtime.kernel.node import Node
+    from perdure.runtime.kernel.opening import StartUp
     from perdure.runtime.runs.index import Listed
 
-OPENING: Final = 5.0  # seconds after which a node is open while it still takes up runs
+Result = TypeVar("Result")
+OPENING: Final = 2.0  # seconds after which a node is open while it still takes up runs
 LOOK_AGAIN: Final = 1.0  # seconds between two questions for the runs that have not ended
 
 
@@ -73,6 +77,9 @@ class RunResources:
     secrets: Secrets | None = None
     bulk_rate: float = RATE
     trigger: TriggerMode = "runs"
+    sandbox: Sandbox | None = None
+    trigger_choice: bool = False
+    unknown_entries: UnknownEntries = "refuse"
 
 
 class RunsPart(Part):
@@ -86,7 +93,13 @@ class RunsPart(Part):
         self.reader = reader = RunReader(context.log, executor.runs)
         self._claim_window = resources.claim_window
         self._trigger = resources.trigger
-        creation = Creation(executor, claim_window=resources.claim_window)
+        self._trigger_choice = resources.trigger_choice
+        creation = Creation(
+            executor,
+            claim_window=resources.claim_window,
+            unknown_entries=resources.unknown_entries,
+            take_up=None if resources.only is None else partial(take_up, executor),
+        )
         cancellation = Cancellation(executor)
         self.runs = Runs(executor, index, reader, creation, cancellation)
         self.uploads = Uploads(
@@ -96,10 +109,11 @@ class RunsPart(Part):
         entries = context.entries
         plugins = PluginList(context.log, lambda: (entries.plugins, entries.problems))
         services = [self.runs, bulk, plugins, self.uploads]
-        if self._trigger == "runs":
-            services.append(Trigger(self.runs.create))
-        elif self._trigger == "direct":
-            services.append(Trigger(DirectRuns(context).create, recorded=False))
+        if self._trigger != "off":
+            direct = DirectRuns(context, resources.unknown_entries)
+            ways: dict[Way, Begin] = {"runs": self.runs.outcome, "direct": direct.outcome}
+            choice = resources.trigger_choice
+            services.append(Trigger(ways, self._trigger, callers_choose=choice))
         self.services = services
 
     @property
@@ -168,6 +182,7 @@ class RunsPart(Part):
             "statuses": list(get_args(RunStatus)),
             "export_types": list(EXPORT_FIELDS),
             "trigger": self._trigger,
+            "trigger_choice": self._trigger_choice,
         }
 
 
@@ -176,28 +191,52 @@ def runs_of(node: Node) -> RunsPart:
     return node.part(RunsPart)
 
 
+@dataclass(slots=True)
+class _Count:
+    """How many runs were taken up, of how many."""
+
+    done: int = 0
+    of: int = 0
+
+    def add(self, runs: int) -> None:
+        """Count some more."""
+        self.done += runs
+
+
 async def _take_up(
-    executor: Executor, index: RunIndex, listing: LiveListing, resources: RunResources, upto: Mark
+    executor: Executor,
+    index: RunIndex,
+    listing: LiveListing,
+    resources: RunResources,
+    upto: Mark,
+    start_up: StartUp,
 ) -> None:
     """Take up the runs that an earlier process left, or only some of them."""
 
-    async def open_runs(after: int) -> Sequence[Listed]:
+    async def asked(question: Callable[[], Awaitable[Result]]) -> Result:
         while True:
             await listing.reach(upto)
             try:
-                return await index.open_runs(after, upto)
+                return await question()
             except OperationError:  # what was reached is being built anew, or takes long
                 await executor.context.env.sleep(LOOK_AGAIN)
 
+    def open_runs(after: int) -> Awaitable[Sequence[Listed]]:
+        return asked(partial(index.open_runs, after, upto))
+
     if resources.only is None:
-        await recover(executor, open_runs, upto)
+        known, count = await asked(index.statuses), _Count()
+        count.of = sum(known.get(status.value, 0) for status in Status if not status.is_terminal)
+        start_up.watch("runs taken up", lambda: (count.done, count.of))
+        await recover(executor, open_runs, upto, count.add)
+        count.of = count.done  # some may have ended meanwhile
     for run_id in resources.only or ():
         await take_up(executor, run_id)
 
 
 @asynccontextmanager
 async def open_runs(
-    log: EventLog, listing: LiveListing, resources: RunResources, stopping: trio.Event
+    log: EventLog, listing: LiveListing, resources: RunResources, start_up: StartUp
 ) -> AsyncIterator[RunsPart]:
     """Take up the runs that an earlier process left, and execute runs for the length of a block."""
     context = host_context(
@@ -207,26 +246,26 @@ async def open_runs(
         blobs=resources.blobs,
         secrets=resources.secrets,
     )
-    executor = Executor(context, processes=Pool(log.env))
+    executor = Executor(context, processes=Pool(log.env, resources.sandbox))
     index = RunIndex(listing)
     async with trio.open_nursery() as nursery:
         await context.blobs.clean_up()
         # before a new run seals something
-        await unless_stopped(partial(drop_old_seals, executor), stopping)
+        await start_up.unless_stopped(partial(drop_old_seals, executor))
         await nursery.start(executor.run)
         taken_up, upto = trio.Event(), await log.head()
 
         async def take_up_all() -> None:
             with suppress(StoppedOpening):  # the rest is for the next process
-                await unless_stopped(
-                    partial(_take_up, executor, index, listing, resources, upto), stopping
+                await start_up.unless_stopped(
+                    partial(_take_up, executor, index, listing, resources, upto, start_up)
                 )
             taken_up.set()
 
         nursery.start_soon(take_up_all)
         with trio.move_on_after(OPENING):  # if the index is being built, it goes on meanwhile
             await taken_up.wait()
-        if stopping.is_set():
+        if start_up.stopping.is_set():
             executor.drain()  # or the stop would count as a crash of the runs that were resumed
             with trio.move_on_after(context.limits.cancel_grace):
                 await executor.settled()

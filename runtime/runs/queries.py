@@ -133,11 +133,15 @@ class RunQueries:
     async def logs(self, principal: Principal, request: ReadLogs) -> LogPage:
         """Read the lines that a run has logged, in order; lines logged together stay together."""
         folded, at = await self._reader.read(principal, request.run_id, request.at)
-        after = None if request.after is None else await self._log.resolve(request.after)
-        batches, more = await self._reader.log_batches(folded, after, request.limit)
+        if request.last is not None:
+            batches, more = await self._reader.last_log_batches(folded, request.last), None
+        else:
+            after = None if request.after is None else await self._log.resolve(request.after)
+            batches, more = await self._reader.log_batches(folded, after, request.limit)
         created = folded.state.created
+        lines = [log_line(created, line) for batch in batches for line in batch.lines]
         return {
-            "lines": [log_line(created, line) for batch in batches for line in batch.lines],
+            "lines": lines if request.last is None else lines[-request.last :],
             "dropped": sum(batch.dropped for batch in batches),
             "next_after": None if more is None else self._log.cursor(more),
             "cursor": self._log.cursor(at),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import perdure.runtime.runs.errors  # noqa: F401 - declares the codes that are raised here
 from perdure.actors.run.core import Run, evolve
@@ -10,16 +10,20 @@ from perdure.actors.run.events import RUN_EVENTS, ExportAppended, LogBatch, Ques
 from perdure.actors.run.history_rows import HISTORY_NAMES, HistoryRow, history_rows
 from perdure.actors.run.kind import RUN_KIND
 from perdure.actors.run.stream import stream_of
-from perdure.actors.run.views import ExportItem, export_item
 from perdure.runtime.kernel.actor_reader import ActorReader
+from perdure.runtime.runs.export_view import export_view
 
 if TYPE_CHECKING:
     from collections.abc import Container
 
     from perdure.actors.folded import Folded
     from perdure.actors.run.events import RunEvent
+    from perdure.actors.run.views import ExportItem
     from perdure.eventlog.record import Mark
     from perdure.runtime.kernel.actor_reader import Living, Readable
+
+
+LOOK_BACK: Final = 200  # records that are read at once, from the end of a stream
 
 
 class RunReader(ActorReader[Run]):
@@ -45,7 +49,7 @@ class RunReader(ActorReader[Run]):
                 if stored.name == ExportAppended.event_name:
                     item: ExportAppended = RUN_EVENTS.decode(stored)
                     if item.number in wanted:
-                        found.append(export_item(run_id, item))
+                        found.append(export_view(run_id, item))
                         size += stored.size
                         if most is not None and size >= most:
                             return found
@@ -117,3 +121,21 @@ class RunReader(ActorReader[Run]):
                 if count >= lines:
                     return found, stored.mark if version < folded.version else None
         return found, None
+
+    async def last_log_batches(self, folded: Folded[Run], lines: int) -> list[LogBatch]:
+        """Read what a run has logged last: at least so many lines, if there are."""
+        stream, found, version = stream_of(folded.state.created.run_id), list[LogBatch](), 0
+        end = folded.version
+        while end > 0 and sum(len(batch.lines) for batch in found) < lines:
+            begin = version = max(0, end - LOOK_BACK)
+            batches = []
+            while version < end:
+                page = await self._log.read_stream(stream, after=version, at=folded.mark)
+                version = page.records[-1].version
+                batches += [
+                    RUN_EVENTS.decode(stored)
+                    for stored in page.records
+                    if stored.name == LogBatch.event_name and stored.version <= end
+                ]
+            found, end = batches + found, begin
+        return found

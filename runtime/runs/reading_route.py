@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from perdure.runtime.kernel.errors import OperationError
+from perdure.runtime.kernel.invalid_value import invalid
 from perdure.runtime.kernel.operations import operations_of
 from perdure.runtime.kernel.principal import principal_of
 from perdure.runtime.kernel.routes.arguments import path_args, queried, query_args
@@ -17,6 +17,8 @@ from perdure.runtime.runs.replies import RunBody, run_reply
 from perdure.runtime.runs.requests import ReadRun
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from starlette.requests import Request
 
     from perdure.runtime.kernel.routes.reply import Reply
@@ -35,13 +37,25 @@ def _reading(surface: Surface) -> Handler:
         ask = partial(operations.call, principal_of(request))
         if "wait" not in args and "after" not in args:
             return run_reply(await ask("runs.get", args))
-        if "wait" not in args or "at" in args:
-            raise OperationError("VALIDATION_ERROR", "after needs wait, and at goes with neither")
-        wait = {"run_id": args["run_id"], "timeout": args["wait"], "after": args.get("after")}
+        wait = {"run_id": args["run_id"], "timeout": _seconds(args), "after": args.get("after")}
         answer = await unless_hung_up(request, partial(ask, "runs.wait", wait))
         return run_reply(answer or await ask("runs.get", {"run_id": args["run_id"]}))
 
     return read
+
+
+def _seconds(args: Mapping[str, Any]) -> float:
+    """Give how long to wait, or refuse what cannot be waited for."""
+    if "wait" not in args:
+        raise invalid("after needs wait, such as wait=30", "wait", "a number of seconds")
+    if "at" in args:
+        message = "wait is for the run as it is now, and at for the past: pass one of them"
+        raise invalid(message, "at", "no moment where a run is waited for")
+    seconds = args["wait"]
+    if not isinstance(seconds, float) or seconds < 0:
+        message = "wait is a number of seconds, such as wait=30"
+        raise invalid(message, "wait", "a number of seconds", type(seconds).__name__)
+    return seconds
 
 
 READING: Final = Route(

@@ -23,7 +23,8 @@ from perdure.runtime.plugins.plugin import LONGEST
 RunStatus = Literal[
     "queued", "running", "cancel_requested", "succeeded", "failed", "canceled", "timeout"
 ]
-Wait = Annotated[float, msgspec.Meta(gt=0)]  # seconds; the setting sync_wait bounds them
+Way = Literal["runs", "direct"]  # of a trigger: creating a run, or executing the entry apart
+Wait = Annotated[float, msgspec.Meta(ge=0)]  # seconds; the setting sync_wait bounds them
 
 
 class CreateRun(Request):
@@ -31,7 +32,7 @@ class CreateRun(Request):
 
     plugin_id: Name
     entry_id: Name
-    args: dict[str, Any]
+    args: dict[str, Any] = {}
     task_id: Name | None = None
     trace_id: Name | None = None
     idempotency_key: Key | None = None
@@ -205,6 +206,7 @@ class ReadLogs(Request):
     run_id: Name
     after: After | None = None  # next_after of the page before
     limit: Limit = 500  # lines; those logged together stay together
+    last: Limit | None = None  # only so many lines, from the end: there is no `after`
     at: CursorOrInstant | None = None
 
 
@@ -221,6 +223,7 @@ class TriggerEntry(Request):
     task_id: Name | None = None
     trace_id: Name | None = None
     idempotency_key: Key | None = None
+    via: Way | None = None  # as the setting trigger says; the other needs trigger_choice
 
     def __repr__(self) -> str:
         """Say what it asks for, and not what with."""

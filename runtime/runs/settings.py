@@ -12,6 +12,7 @@ from perdure.runtime.plugins.settings import PluginSettings
 Grant = Annotated[str, msgspec.Meta(pattern=r"^.+:(\*|[A-Za-z0-9_][A-Za-z0-9_.-]*\*?)$")]
 InlineBytes = Annotated[int, msgspec.Meta(ge=0, le=512 << 10)]  # a record holds one MiB
 TriggerMode = Literal["runs", "direct", "off"]
+UnknownEntries = Literal["refuse", "fail"]
 
 
 class RunSettings(PluginSettings, frozen=True, kw_only=True):
@@ -40,11 +41,21 @@ class RunSettings(PluginSettings, frozen=True, kw_only=True):
         TriggerMode,
         About(description="what POST /plugin/trigger does: create runs, execute without, nothing"),
     ] = "runs"
+    trigger_choice: Annotated[
+        bool, About(description="whether a caller may choose, with `via`, what its trigger does")
+    ] = False
+    unknown_entries: Annotated[
+        UnknownEntries,
+        About(description="what creating a run of an unknown entry does: refuse, or make it fail"),
+    ] = "refuse"
     progress_items: Annotated[
         bool, About(description="whether progress is exported too, every half second at most")
     ] = False
     inline_limit: Annotated[
-        InlineBytes, About(description="bytes an export item may hold itself; more become a blob")
+        InlineBytes,
+        About(
+            description="bytes an export item may hold itself, texts and JSON too; more are a blob"
+        ),
     ] = 64 << 10
     blob_quota: Annotated[Count, About(description="bytes that all blobs may have")] = 10 << 30
     blob_scope_quota: Annotated[

@@ -2,24 +2,25 @@
 
 It creates a run and waits for its end. With the setting ``trigger = "direct"`` the entry is
 executed apart instead, on a log in memory that is thrown away, as it was done before: nothing is
-recorded, nobody can follow, and what takes longer than the wait is ended.
+recorded, nobody can follow, and what takes longer than the wait is ended. Where callers may choose,
+each says which way it wants, so that they can change over one by one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.operations import operation
 from perdure.runtime.kernel.principal import Permission, Principal
-from perdure.runtime.runs.answers import Envelope
-from perdure.runtime.runs.requests import CreateRun, TriggerEntry
+from perdure.runtime.runs.answers import Envelope, RunAnswer
+from perdure.runtime.runs.requests import CreateRun, TriggerEntry, Way
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from perdure.actors.run.views import ErrorView, ExportItem
-    from perdure.runtime.runs.answers import RunAnswer
 
+Begin = Callable[[Principal, CreateRun], Awaitable[RunAnswer]]
 STILL_RUNNING: Final = "STILL_RUNNING"  # the error of an envelope whose run goes on
 _CONTENT: Final = ("type", "description", "mime", "metadata")
 
@@ -28,14 +29,12 @@ class Trigger:
     """Starts entries for callers who wait."""
 
     def __init__(
-        self,
-        create: Callable[[Principal, CreateRun], Awaitable[RunAnswer]],
-        *,
-        recorded: bool = True,
+        self, ways: Mapping[Way, Begin], default: Way, *, callers_choose: bool = False
     ) -> None:
-        """Create runs in this way; they can be followed if they are recorded."""
-        self._create = create
-        self._recorded = recorded
+        """Begin runs in the way that is the default, or in the one that a caller wants."""
+        self._ways = ways
+        self._default = default
+        self._callers_choose = callers_choose
 
     @operation(
         "plugins.trigger",
@@ -57,9 +56,10 @@ class Trigger:
             idempotency_key=request.idempotency_key,
             mode="sync",
         )
-        answer = await self._create(principal, asked)
+        way = self._way(request)
+        answer = await self._ways[way](principal, asked)
         run = answer["run"]
-        run_id = run["run_id"] if self._recorded else None
+        run_id = run["run_id"] if way == "runs" else None
         if "result" not in answer:
             return refusal(_overrun(run_id), run_id)
         if run["error"] is not None:
@@ -67,6 +67,14 @@ class Trigger:
         if len(answer["result"]) < len(run["result_refs"]):
             return refusal(_too_large(), run_id)
         return {"ok": True, "data": _data(answer["result"]), "error": None, "run_id": run_id}
+
+    def _way(self, request: TriggerEntry) -> Way:
+        if request.via in {None, self._default} or self._callers_choose:
+            return request.via or self._default
+        raise OperationError(
+            "VALIDATION_ERROR",
+            f"via: every trigger is {self._default!r} here; trigger_choice lets callers choose",
+        )
 
 
 def refusal(error: ErrorView, run_id: str | None = None) -> Envelope:

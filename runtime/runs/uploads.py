@@ -20,7 +20,7 @@ from perdure.actors.run.status import Status
 from perdure.actors.run.views import seconds
 from perdure.eventlog.errors import LogClosed
 from perdure.eventlog.units import NANOSECONDS
-from perdure.runtime.blobs.blob import Blob, scope_of
+from perdure.runtime.blobs.blob import Blob, blob_path, scope_of
 from perdure.runtime.blobs.references import named_by
 from perdure.runtime.execution.run_ends import LetGo
 from perdure.runtime.kernel.errors import OperationError
@@ -189,7 +189,8 @@ class Uploads:
         try:
             await self._active(upload.principal, upload.run_id)
             size, blob = draft.size, await draft.publish()
-            answer: BlobAnswer = {"binary_url": blob.url, "sha256": blob.sha256, "size": size}
+            path = blob_path(upload.run_id, blob.sha256)
+            answer: BlobAnswer = {"binary_url": path, "sha256": blob.sha256, "size": size}
             self.slots.finish(upload, answer)
         finally:
             await upload.give_up()

@@ -164,6 +164,9 @@ class Redactor:
         return depth < MAX_DEPTH and any(self.finds(part, depth + 1) for part in inside)
 
 
+PLAIN_VALUE: Final = "a value without a secret in it"
+
+
 def holds_a_secret(what: str) -> str:
     """Say that data is refused, and what to do."""
     return (

@@ -1,69 +1,34 @@
 """Logging about runs: every record says of which run it speaks, and none has its secrets.
 
-Which run that is follows the task: an entry's own tasks and threads belong to its run. What an
-entry logs with the standard ``logging`` module becomes a line in the log of its run, besides
-going where it always goes. Secrets are taken out when a record is made, before anybody sees it.
+What an entry logs with the standard ``logging`` module, in its tasks or its threads, becomes a line
+in the log of its run, besides going where it always goes. Secrets are taken out when a record is
+made, before anybody sees it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
-from dataclasses import dataclass
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from perdure.runtime.secrets.redaction import Redactor
+from perdure.runtime.secrets import run_threads
+from perdure.runtime.secrets.logged_run import current_run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from trio.lowlevel import TrioToken  # noqa: TC004 - nobody reads the types of fields here
+    from perdure.runtime.secrets.redaction import Redactor
 
 OURS: Final = "perdure."  # loggers of Perdure itself, whose records are not the entry's lines
 _KNOWN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 _formatter: Final = logging.Formatter()
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedRun:
-    """The run that a task works for, as far as logging is concerned."""
-
-    run_id: str
-    trace_id: str | None = None
-    redactor: Redactor | None = None
-    line: Callable[[str, str], None] | None = None  # logs a line of the run: level, text
-    loop: TrioToken | None = None  # where it does so
-
-
-_current: ContextVar[LoggedRun | None] = ContextVar("perdure_run", default=None)
-
-
-def work_for(run: LoggedRun) -> None:
-    """Let this task, and those it starts from now on, work for a run."""
-    _current.set(run)
-
-
-@contextmanager
-def about_run(run_id: str | None, trace_id: str | None = None) -> Iterator[None]:
-    """Speak of a run for the length of a block, without its entry having a part in it."""
-    if run_id is None:
-        yield
-        return
-    around = _current.get()
-    token = _current.set(LoggedRun(run_id, trace_id, around.redactor if around else None))
-    try:
-        yield
-    finally:
-        _current.reset(token)
-
-
 class _RunHandler(logging.Handler):
     """The first handler of all: it names the run, and gives the run its lines."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        run = _current.get()
+        run = current_run()
         if run is None:
             if logging.root.handlers == [self] and logging.lastResort is not None:
                 logging.lastResort.handle(record)  # as if this handler were not there
@@ -76,20 +41,7 @@ class _RunHandler(logging.Handler):
         if run.trace_id is not None:
             parts.setdefault("trace_id", run.trace_id)
         if not record.name.startswith(OURS):
-            _log_line(run, record.levelname.lower(), _text(record))
-
-
-def _log_line(run: LoggedRun, level: str, text: str) -> None:
-    """Log a line of a run: from its tasks at once, from its threads soon, and never waiting."""
-    if run.line is None:
-        return
-    import trio  # noqa: PLC0415 - who only reads runs has no event loop
-
-    if trio.lowlevel.in_trio_run():
-        run.line(level, text)
-    elif run.loop is not None:
-        with suppress(trio.RunFinishedError):
-            run.loop.run_sync_soon(run.line, level, text)
+            run.log(record.levelname.lower(), _text(record))
 
 
 def _text(record: logging.LogRecord) -> str:
@@ -129,6 +81,7 @@ class _Installation:
             return
         self._factory = logging.getLogRecordFactory()
         logging.setLogRecordFactory(self._make)
+        run_threads.install()
         logging.root.handlers.insert(0, self._handler)
         self._lowered = logging.root.level == logging.WARNING  # which is what nobody has set
         if self._lowered:
@@ -139,13 +92,14 @@ class _Installation:
         if self._hosts:
             return
         logging.setLogRecordFactory(self._factory)
+        run_threads.uninstall()
         logging.root.removeHandler(self._handler)
         if self._lowered and logging.root.level == logging.INFO:
             logging.root.setLevel(logging.WARNING)
 
     def _make(self, *args: Any, **more: Any) -> logging.LogRecord:
         record = self._factory(*args, **more)
-        run = _current.get()
+        run = current_run()
         if run is not None and run.redactor is not None and run.redactor.knows_values:
             _redact(record, run.redactor)
         return record
@@ -156,7 +110,7 @@ _installation: Final = _Installation()
 
 @contextmanager
 def logging_of_runs() -> Iterator[None]:
-    """Make records know their runs, for the length of a block."""
+    """Make records and threads know their runs, for the length of a block."""
     _installation.begin()
     try:
         yield

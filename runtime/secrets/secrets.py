@@ -17,9 +17,10 @@ import trio
 import perdure.runtime.secrets.errors  # noqa: F401 - declares the code that is raised here
 from perdure.eventlog.errors import LogClosed
 from perdure.runtime.kernel.errors import OperationError
-from perdure.runtime.secrets.redaction import Redactor, holds_a_secret
+from perdure.runtime.kernel.invalid_value import invalid
+from perdure.runtime.secrets.logged_run import about_run
+from perdure.runtime.secrets.redaction import PLAIN_VALUE, Redactor, holds_a_secret
 from perdure.runtime.secrets.references import ALL_TO_ALL, FOLDER, SecretNotFound, SecretSource
-from perdure.runtime.secrets.run_logging import about_run
 from perdure.runtime.secrets.sealed_files import SealFolder
 from perdure.runtime.secrets.secret import SEALED, is_sealed, reference_in
 from perdure.runtime.secrets.vault import Vault
@@ -87,9 +88,8 @@ class Secrets:
         for name in sorted(names & args.keys()):
             value = args[name]
             if is_sealed(value):
-                raise OperationError(
-                    "VALIDATION_ERROR", f"args: {name} is the mark of a sealed value, not a value"
-                )
+                told = f"args: {name} is the mark of a sealed value, not a value"
+                raise invalid(told, f"args.{name}", "a value")
             reference = reference_in(value)
             if reference is not None:
                 accepted.found[name] = await self._find(name, reference, tenant, "VALIDATION_ERROR")
@@ -180,9 +180,12 @@ class Secrets:
                 self._source.find, reference, tenant, limiter=self._threads
             )
         except SecretNotFound as error:
-            raise OperationError(
-                code, f"args: {argument}: {error}", argument=argument, reference=reference
-            ) from error
+            told = f"args: {argument}: {error}"
+            details = {"argument": argument, "reference": reference}
+            if code == "VALIDATION_ERROR":
+                path = f"args.{argument}"
+                raise invalid(told, path, "a secret that exists", **details) from error
+            raise OperationError(code, told, **details) from error
 
     # A run has ended
 
@@ -230,4 +233,5 @@ def _refuse_elsewhere(accepted: Accepted, names: Collection[str]) -> None:
     redactor = accepted.redactor
     for name, value in accepted.args.items():
         if name not in names and redactor.finds({name: value}):
-            raise OperationError("VALIDATION_ERROR", holds_a_secret(f"argument {name!r}"))
+            shown = redactor.text(name)
+            raise invalid(holds_a_secret(f"argument {shown!r}"), f"args.{shown}", PLAIN_VALUE)

@@ -31,12 +31,13 @@ from perdure.eventlog.units import NANOSECONDS
 from perdure.runtime.http import health
 from perdure.runtime.http.app import create_app
 from perdure.runtime.http.event_routes import event_routes
-from perdure.runtime.kernel.announcement import Announcement, announced
+from perdure.runtime.kernel.announcement import Announcement, announce, withdraw
 from perdure.runtime.kernel.budget import Budget
 from perdure.runtime.kernel.data_directory import DataDir
 from perdure.runtime.kernel.figures import Figure, figure, figures_by
 from perdure.runtime.kernel.local_node import open_local_node
 from perdure.runtime.kernel.node import LETTING_GO, Node
+from perdure.runtime.kernel.opening import StartUp
 from perdure.runtime.kernel.principal import principal_of
 from perdure.runtime.kernel.routes.reply import json_reply
 from perdure.runtime.port import Gate, Port, PortLimits, open_listeners, tls_context
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     from perdure.runtime.port import Upgrade
 
 PARTING: Final = 5.0  # seconds that connections get to end
-_STARTING: Final[health.Readiness] = {"ready": False, "why": "starting: the log is being read"}
+ANNOUNCE_AGAIN: Final = 1.0  # seconds between two tries
 _log = logging.getLogger("perdure.serve")
 
 
@@ -72,8 +73,9 @@ class Serving:
 class Entrance:
     """What answers while a server starts. Whatever needs a node waits until there is one."""
 
-    def __init__(self) -> None:
+    def __init__(self, start_up: StartUp) -> None:
         """Begin without a node."""
+        self._start_up = start_up
         self._app: ASGIApp | None = None
         self._sockets: Sockets | None = None
         self._opened = trio.Event()
@@ -89,7 +91,8 @@ class Entrance:
             if scope["path"] == health.HEALTHZ.path:
                 return await json_reply({"status": "ok"})(scope, receive, send)
             if scope["path"] == health.READYZ.path:
-                return await health.readiness_reply(_STARTING)(scope, receive, send)
+                starting = health.starting(self._start_up)
+                return await health.readiness_reply(starting)(scope, receive, send)
             await self._opened.wait()
         return await self._app(scope, receive, send)
 
@@ -107,11 +110,11 @@ class Server:
         """Nothing is opened before ``run``."""
         self._settings = settings
         self._features = features
-        self._stopping = trio.Event()
+        self.start_up = StartUp()
 
     def stop(self) -> None:
         """Go down in good order."""
-        self._stopping.set()
+        self.start_up.stopping.set()
 
     async def run(self, task_status: trio.TaskStatus[Serving] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until told to stop, or cancelled."""
@@ -120,7 +123,7 @@ class Server:
         if settings.tls_certificate or settings.tls_key:
             tls = tls_context(Path(settings.tls_certificate), Path(settings.tls_key))
         listeners = await open_listeners(settings.host, settings.port, tls=tls)
-        entrance = Entrance()
+        entrance = Entrance(self.start_up)
         port = Port(
             entrance,
             upgrade=entrance.upgrade,
@@ -139,7 +142,7 @@ class Server:
         async with trio.open_nursery() as nursery:
             await nursery.start(serve)
             async with (
-                open_local_node(self._settings, self._features, stopping=self._stopping) as node,
+                open_local_node(self._settings, self._features, start_up=self.start_up) as node,
                 trio.open_nursery() as surfaces,
             ):
                 sockets = Sockets(node, principal_of)
@@ -148,10 +151,10 @@ class Server:
                 announcement = Announcement(
                     pid=os.getpid(), url=url, certificate=_absolute(settings.tls_certificate)
                 )
-                with announced(DataDir.of(self._settings), announcement):
-                    task_status.started(Serving(node=node, port=port, url=url))
-                    await self._stopping.wait()
-                    await self._go_down(node, port, sockets)
+                await surfaces.start(_announced, DataDir.of(self._settings), announcement)
+                task_status.started(Serving(node=node, port=port, url=url))
+                await self.start_up.stopping.wait()
+                await self._go_down(node, port, sockets)
                 connections.cancel()
                 surfaces.cancel_scope.cancel()
 
@@ -174,6 +177,21 @@ class Server:
         with trio.move_on_after(PARTING):
             await port.drained()
         _log.info("stopped")
+
+
+async def _announced(
+    data: DataDir, announcement: Announcement, task_status: trio.TaskStatus[None]
+) -> None:
+    """Announce the server until cancelled; on a full disk, as soon as there is room."""
+    try:
+        is_announced = announce(data, announcement)
+        task_status.started()
+        while not is_announced:
+            await trio.sleep(ANNOUNCE_AGAIN)
+            is_announced = announce(data, announcement)
+        await trio.sleep_forever()
+    finally:
+        withdraw(data, announcement)
 
 
 def _counted(runs: int) -> str:

@@ -28,6 +28,7 @@ import msgspec
 from perdure.eventlog.errors import CodecError
 from perdure.runtime.kernel.decoding import Decoded, weighed
 from perdure.runtime.kernel.errors import OperationError
+from perdure.runtime.kernel.invalid_value import invalid_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -149,7 +150,8 @@ class Conversation:
         try:
             asked = msgspec.convert(value, _KINDS[name])
         except msgspec.ValidationError as error:
-            return self._refuse(f"this is no {name}: {error}", value.get("id"))
+            values = invalid_values(value, _KINDS[name])
+            return self._refuse(f"this is no {name}: {error}", value.get("id"), errors=values)
         if isinstance(asked, Call | Follow):
             return self._begin(asked, weight)
         return asked if asked.id in self.subscriptions else None
@@ -178,9 +180,10 @@ class Conversation:
         message = f"a connection may have {what} open; wait until one has ended"
         return ImmediateReply(self.refusal(about, OperationError("OVERLOADED", message)))
 
-    def _refuse(self, message: str, about: Any = None) -> ImmediateReply:  # noqa: ANN401 - what was sent
+    def _refuse(self, message: str, about: Any = None, **details: Any) -> ImmediateReply:  # noqa: ANN401 - what was sent
         """Refuse a message. Its id may stand for something that goes on, so it is a detail."""
-        details = {"id": about} if isinstance(about, str | int) else {}
+        if isinstance(about, str | int):
+            details["id"] = about
         return ImmediateReply(
             self.refusal(None, OperationError("VALIDATION_ERROR", message, **details))
         )

@@ -48,7 +48,7 @@ class Blob:
 
 
 # What a fold makes of that history. A fold that gives something else needs another name.
-FROZEN = {"run-2": "849661a474bd465a"}
+FROZEN = {"run-3": "8e19684aabea9a57"}
 
 
 class Watched(MemoryStore):

@@ -27,7 +27,8 @@ from perdure.actors.run.events import (
     StepFailed,
     StepRecorded,
 )
-from perdure.actors.run.history_rows import HISTORY_NAMES, PREVIEW, HistoryRow, history_rows
+from perdure.actors.run.history_rows import HISTORY_NAMES, HistoryRow, history_rows
+from perdure.actors.run.preview import PREVIEW
 from perdure.actors.run.status import CancelIntent, CancelMode, Outcome
 from tests.actors.test_run_core import BOOM, CREATED, SECOND, STARTED, ended, export
 

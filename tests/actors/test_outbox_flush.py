@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perdure.actors.errors import Invalid
+from perdure.actors.errors import Invalid, TooLarge
 from perdure.actors.run.events import (
     RUN_EVENTS,
     ExportAppended,
@@ -17,11 +17,13 @@ from perdure.actors.run.events import (
     Output,
     ProgressReported,
     ResultMarked,
+    ResultRef,
     StageChanged,
 )
 from perdure.actors.run.history import History, fingerprint
 from perdure.actors.run.log_lines import MAX_LEVEL, MAX_LINE, MAX_LINE_BYTES, MAX_LINES
-from perdure.actors.run.outbox import LONG_RUN, MAX_BYTES, PROGRESS_ITEMS, WINDOW, Outbox
+from perdure.actors.run.outbox import MAX_BYTES, PROGRESS_ITEMS, Outbox
+from perdure.actors.run.reports import WINDOW
 
 
 def outbox(history: History | None = None, *, progress_items: bool = False) -> Outbox:
@@ -118,7 +120,30 @@ def test_a_result_leaves_with_its_time_and_is_remembered() -> None:
     box.export("text", "x", 0)
     box.result((1,), 7)
     assert (before, box.marked_a_result) == (False, True)
-    assert box.take(9)[1] == ResultMarked(items=(1,), at=7)
+    assert box.take(9)[1] == ResultMarked(items=(1,), refs=(ResultRef(type="text"),), at=7)
+
+
+def test_a_result_says_what_its_items_are() -> None:
+    """Of items that an earlier activation exported too; a long description is cut."""
+    first = outbox()
+    first.export("json", {"a": 1}, 0, description="d" * 161)
+    history = History()
+    for event in first.take(0):
+        history.add(event)
+    box = outbox(history)
+    box.export("url", "u", 0, key="k")
+    box.result((2, 1), 7)
+    refs = (ResultRef(type="url"), ResultRef(type="json", description="d" * 159 + "\u2026"))
+    assert box.take(9)[-1] == ResultMarked(items=(2, 1), refs=refs, at=7)
+
+
+def test_a_result_of_too_many_items_is_refused_at_the_call() -> None:
+    """What could not be stored is known before it waits."""
+    box = outbox()
+    box.export("text", "x", 0, description="\u4e16" * 160)
+    with pytest.raises(TooLarge):
+        box.result((1,) * 2000, 0)
+    assert not box.marked_a_result
 
 
 @pytest.mark.parametrize(
@@ -139,26 +164,6 @@ def test_too_many_bytes_make_the_entry_wait(kind: str, content: Any) -> None:
         assert box.take(0)
 
 
-def test_a_message_that_is_too_long_is_refused_at_the_call() -> None:
-    """Not at the flush, where nobody could say which call it was."""
-    box = outbox()
-    with pytest.raises(Invalid, match="a message has"):
-        box.progress(0.5, "m" * 5000, 0)
-    with pytest.raises(Invalid, match="a message has"):
-        box.stage("s", "m" * 5000, 0)
-
-
-def test_the_window_of_a_long_run_is_a_whole_part_of_its_age() -> None:
-    """Counted from its start; times are whole nanoseconds."""
-    start, now = 7 * WINDOW, 7 * WINDOW + LONG_RUN * WINDOW * 3 + 1
-    box = Outbox(History(), started_at=start)
-    box.progress(0.1, None, now)
-    box.take(now)
-    box.progress(0.2, None, now)
-    due = box.due(now)
-    assert (due, type(due)) == (now + 3 * WINDOW, int)
-
-
 def test_progress_is_exported_now_and_then_if_wanted() -> None:
     """At most twice a second, as its message or else in percent, with the number beside it."""
     box = outbox(progress_items=True)
@@ -175,7 +180,7 @@ def test_progress_is_exported_now_and_then_if_wanted() -> None:
             key="perdure.progress-1",
             metadata={"progress": 0.25},
         ),
-        ProgressReported(progress=0.25, message=None, at=0),
+        ProgressReported(progress=0.25, message=None, keeps_message=True, at=0),
     )
     box.progress(0.5, None, 6)
     assert texts(box.take(PROGRESS_ITEMS - 1)) == []
@@ -255,12 +260,13 @@ def test_what_cannot_be_stored_leaves_readable() -> None:
     box.log("in\0fo" + "x" * MAX_LEVEL, "a\ud800", 0)
     box.stage("s\0", "m\ud800", 0)
     box.progress(0.5, "p\0", 0)
-    lines, stage, progress = box.take(0)
+    lines, report = box.take(0)
     assert isinstance(lines, LogBatch)
     assert lines.lines[0].text == "a?"
     assert lines.lines[0].level == ("in\ufffdfo" + "x" * MAX_LEVEL)[:MAX_LEVEL]
-    assert stage == StageChanged(stage="s\ufffd", message="m?", at=0)
-    assert progress == ProgressReported(progress=0.5, message="p\ufffd", at=0)
+    assert report == ProgressReported(progress=0.5, message="p\ufffd", stage="s\ufffd", at=0)
+    box.stage("s", "m\ud800", WINDOW)
+    assert box.take(WINDOW) == (StageChanged(stage="s", message="m?", at=WINDOW),)
 
 
 def test_a_text_of_a_type_of_the_entrys_own_leaves_as_text() -> None:
@@ -271,8 +277,9 @@ def test_a_text_of_a_type_of_the_entrys_own_leaves_as_text() -> None:
 
     box = outbox()
     box.stage(Stage.LOADING, Stage.LOADING, 0)
+    (stage,) = box.take(0, last=True)
     box.progress(0.5, Stage.LOADING, 0)
-    stage, progress = box.take(0)
+    (progress,) = box.take(0, last=True)
     assert isinstance(stage, StageChanged)
     assert isinstance(progress, ProgressReported)
     assert {type(text) for text in (stage.stage, stage.message, progress.message)} == {str}
@@ -296,10 +303,19 @@ def test_an_item_is_found_by_its_key() -> None:
 
 
 def test_a_stage_that_is_dropped_never_leaves() -> None:
-    """Another takes its place at once; progress that waits stays."""
+    """It is over, and so is its message; progress that waits stays."""
     box = outbox()
     box.stage("s", None, 0)
-    box.drop_stage()
+    box.drop_stage("t")  # which does not wait
+    box.drop_stage("s")
     assert box.due(0) is None
-    box.progress(0.5, None, 0)
-    assert box.take(0, last=True) == (ProgressReported(progress=0.5, message=None, at=0),)
+    box.drop_stage("s")
+    box.progress(0.5, "half", 0)
+    box.stage("s", "m", 1)
+    box.drop_stage("s")
+    assert box.take(2, last=True) == (
+        ProgressReported(progress=0.5, message=None, keeps_message=True, at=1),
+    )
+    box.stage("s", None, 0)
+    box.drop_stage("t")
+    assert len(box.take(3, last=True)) == 1

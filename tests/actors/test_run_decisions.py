@@ -17,6 +17,7 @@ from perdure.actors.errors import (
 )
 from perdure.actors.run.commands import Activate, Answer, Deactivate, Finish, Recover, RequestCancel
 from perdure.actors.run.core import RUN, decide
+from perdure.actors.run.crashes import LIMIT, fault_of
 from perdure.actors.run.events import (
     Activated,
     Answered,
@@ -43,10 +44,10 @@ def lost(message: str, *, at: int, result: tuple[int, ...] = ()) -> RunEnded:
     return RunEnded(outcome=Outcome.FAILED, error=error, result=result, at=at)
 
 
-def idle(activations: int) -> tuple[RunEvent, ...]:
-    """A run that was activated several times and got nowhere."""
+def suspected(activations: int) -> tuple[RunEvent, ...]:
+    """A run that was activated several times and got nowhere, alone on its hosts."""
     started = [
-        Activated(host="h", epoch=epoch, plugin_version="1", at=SECOND)
+        Activated(host="h", epoch=epoch, plugin_version="1", suspects=1, at=SECOND)
         for epoch in range(1, activations + 1)
     ]
     return (CREATED, *started)
@@ -169,9 +170,9 @@ def test_an_answer_records_what_was_said_and_by_whom() -> None:
             (lost("the plugin's version has changed and is not compatible", at=9, result=(1,)),),
         ),
         (
-            idle(4),
-            Recover(resumes=True, compatible=True, at=9),
-            (lost("lost 4 times without progress", at=9),),
+            suspected(LIMIT),
+            Recover(resumes=True, compatible=True, suspects=1, at=9),
+            (lost(str(fault_of(LIMIT)), at=9),),
         ),
     ],
     ids=["again", "canceled", "time was up", "time is up", "lost", "incompatible", "nowhere"],

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import fields, replace
 
-from perdure.actors.run.core import INPUT_REQUIRED, RUN, Run, describe, evolve
+from perdure.actors.run.core import INPUT_REQUIRED, RETRYING, RUN, Run, describe, evolve
 from perdure.actors.run.events import (
     Activated,
     Answered,
@@ -19,6 +19,7 @@ from perdure.actors.run.events import (
     ProgressReported,
     QuestionAsked,
     ResultMarked,
+    ResultRef,
     RunEnded,
     RunEvent,
     SleepBegun,
@@ -32,7 +33,8 @@ from tests.actors.test_run_core import BOOM, CREATED, SECOND, STARTED, export
 # A run in the middle of everything, so that whatever an event resets is seen.
 BUSY = replace(
     evolve(evolve(None, CREATED), STARTED),
-    idle_activations=2,
+    crashes=2.0,
+    host="h",
     asleep_until=50,
     progress=0.1,
     message="m",
@@ -42,7 +44,9 @@ BUSY = replace(
     children=("r0",),
     exports=3,
     marked=(1,),
+    marked_refs=(ResultRef(type="text"),),
 )
+CLEARED = {"is_idle": False, "crashes": 0.0}  # what progress makes of a run
 REQUEST = CancelRequested(
     intent=CancelIntent.STOP, mode=CancelMode.COOPERATIVE, reason="r", by="b", at=9
 )
@@ -59,47 +63,59 @@ def changes(before: Run, after: Run) -> dict[str, Any]:
     [
         (
             Activated(host="h2", epoch=2, plugin_version="2", at=49),  # it sleeps, and asks
-            {"epoch": 2, "plugin_version": "2"},
+            {"epoch": 2, "plugin_version": "2", "host": "h2", "activated_at": 49, "is_idle": False},
         ),
-        (Deactivated(epoch=1, at=9), {"active": False, "idle_activations": 1}),
+        (Deactivated(epoch=1, at=9), {"active": False}),
         (
             ProgressReported(progress=0.7, message=None, at=9),
-            {"progress": 0.7, "message": None},
+            {"progress": 0.7, "message": None, **CLEARED},
         ),
         (ProgressReported(progress=0.1, message="n", at=9), {"message": "n"}),
+        (
+            ProgressReported(progress=0.7, message=None, keeps_message=True, at=9),
+            {"progress": 0.7, **CLEARED},
+        ),
+        (
+            ProgressReported(progress=0.7, message="n", stage="t", at=9),
+            {"progress": 0.7, "message": "n", "stage": "t", **CLEARED},
+        ),
         (StageChanged(stage="t", message=None, at=9), {"stage": "t", "message": None}),
         (LogBatch(lines=(), dropped=0, at=9), {}),
-        (export(4), {"exports": 4, "idle_activations": 0}),
-        (ResultMarked(items=(3, 2), at=9), {"marked": (3, 2)}),
+        (export(4), {"exports": 4, **CLEARED}),
+        (ResultMarked(items=(3, 2), at=9), {"marked": (3, 2), "marked_refs": ()}),
+        (
+            ResultMarked(items=(3,), refs=(ResultRef(type="url"),), at=9),
+            {"marked": (3,), "marked_refs": (ResultRef(type="url"),)},
+        ),
         (
             StepRecorded(step="a", value=1, at=9),
-            {"idle_activations": 0},
+            CLEARED,
         ),
         (
             StepFailed(step="a", tries=1, error=BOOM, retry_at=None, at=9),
-            {"idle_activations": 0},
+            CLEARED,
         ),
         (
             StepFailed(step="a", tries=1, error=BOOM, retry_at=99, at=9),
-            {"idle_activations": 0, "asleep_until": 99},
+            {"asleep_until": 99, "retrying": {"a"}, **CLEARED},
         ),
-        (SleepBegun(step="b", until=3, at=9), {"idle_activations": 0}),  # another sleeps longer
-        (SleepBegun(step="a", until=77, at=9), {"idle_activations": 0, "asleep_until": 77}),
+        (SleepBegun(step="b", until=3, at=9), CLEARED),  # another sleeps longer
+        (SleepBegun(step="a", until=77, at=9), {"asleep_until": 77, **CLEARED}),
         (
             QuestionAsked(step="a", question_id="q2", question="?", at=9),
-            {"idle_activations": 0, "open_questions": {"q1", "q2"}},
+            {"open_questions": {"q1", "q2"}, **CLEARED},
         ),
         (
             Answered(question_id="q1", answer="a1", by="b", at=9),
             {
-                "idle_activations": 0,
                 "open_questions": frozenset(),
                 "answers": {"q0": "a0", "q1": "a1"},
+                **CLEARED,
             },
         ),
         (
             ChildStarted(step="a", child_run_id="r1", at=9),
-            {"idle_activations": 0, "children": ("r0", "r1")},
+            {"children": ("r0", "r1"), **CLEARED},
         ),
         (
             REQUEST,
@@ -135,23 +151,46 @@ def test_an_event_changes_what_it_is_about_and_nothing_else(
 
 
 @pytest.mark.parametrize(
-    ("until", "questions", "counts"),
-    [(0, (), 1), (10, (), 1), (11, (), 0), (0, ("q",), 0)],
+    ("until", "questions", "is_idle"),
+    [(0, (), True), (10, (), True), (11, (), False), (0, ("q",), False)],
     ids=["works", "has just woken up", "sleeps", "asks"],
 )
-def test_an_activation_counts_unless_the_run_waits(
-    until: int, questions: tuple[str, ...], counts: int
+def test_an_activation_is_idle_unless_the_run_waits(
+    until: int, questions: tuple[str, ...], *, is_idle: bool
 ) -> None:
     """Being called while asleep or waiting for an answer says nothing about getting nowhere."""
     run = replace(BUSY, asleep_until=until, open_questions=frozenset(questions))
-    again = evolve(run, Activated(host="h", epoch=2, plugin_version="1", at=10))
-    assert again.idle_activations == BUSY.idle_activations + counts
+    again = evolve(run, Activated(host="h", epoch=2, plugin_version="1", suspects=1, at=10))
+    assert again.is_idle is is_idle
+    assert again.crashes == BUSY.crashes + 1  # that of the activation before
 
 
-def test_letting_go_never_counts_below_zero() -> None:
-    """A drain takes back one activation, if there is one."""
-    run = replace(BUSY, idle_activations=0)
-    assert evolve(run, Deactivated(epoch=1, at=9)).idle_activations == 0
+def test_letting_go_is_no_loss() -> None:
+    """An activation after a drain counts nothing."""
+    run = evolve(BUSY, Deactivated(epoch=1, at=9))
+    again = Activated(host="h", epoch=2, plugin_version="1", suspects=1, at=10)
+    assert evolve(run, again).crashes == BUSY.crashes
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        StepRecorded(step="a", value=1, at=9),
+        StepFailed(step="a", tries=2, error=BOOM, retry_at=None, at=9),
+    ],
+    ids=["done", "failed"],
+)
+def test_the_stage_says_retrying_as_long_as_a_step_is_tried_again(outcome: RunEvent) -> None:
+    """When the last one has its outcome it is over; a stage of the entry's own is left alone."""
+    failed = [StepFailed(step=step, tries=1, error=BOOM, retry_at=99, at=9) for step in ("a", "b")]
+    stage = StageChanged(stage=RETRYING, message="m", at=9)
+    waiting = evolve(evolve(evolve(BUSY, failed[0]), failed[1]), stage)
+    one = evolve(waiting, outcome)
+    assert (one.stage, one.message, one.retrying) == (RETRYING, "m", frozenset("b"))
+    none = evolve(one, StepRecorded(step="b", value=1, at=9))
+    assert (none.stage, none.message, none.retrying) == (None, None, frozenset())
+    own = evolve(one, StageChanged(stage="mine", message="n", at=9))
+    assert evolve(own, StepRecorded(step="b", value=1, at=9)).stage == "mine"
 
 
 def test_an_activation_does_not_undo_a_cancel() -> None:

@@ -12,6 +12,7 @@ from perdure.actors.run.events import (
     Output,
     ProgressReported,
     ResultMarked,
+    ResultRef,
     StageChanged,
 )
 from perdure.actors.run.output import (
@@ -45,6 +46,7 @@ def test_messages_and_stages_may_be_as_long_as_their_limit() -> None:
         ProgressReported(progress=0.5, message=None, at=0),
         StageChanged(stage=label, message=message, at=0),
         StageChanged(stage=label, message=None, at=0),
+        ProgressReported(progress=0.5, message=None, stage=label, at=0),
         LogBatch(lines=(), dropped=0, at=0),
     ):
         check_output(output, 0)
@@ -65,8 +67,12 @@ def test_messages_and_stages_may_be_as_long_as_their_limit() -> None:
             StageChanged(stage="s" * 65, message=None, at=0),
             "a stage has 65 characters; at most 64 are allowed",
         ),
+        (
+            ProgressReported(progress=0.5, message=None, stage="s" * 65, at=0),
+            "a stage has 65 characters; at most 64 are allowed",
+        ),
     ],
-    ids=["progress", "stage", "label"],
+    ids=["progress", "stage", "label", "both"],
 )
 def test_whatever_is_too_long_is_named_with_both_lengths(output: Output, why: str) -> None:
     """Whoever reads the refusal knows what to shorten, and by how much."""
@@ -88,6 +94,10 @@ def test_a_progress_that_is_none_is_shown(progress: Any, why: str) -> None:
     [
         (ResultMarked(items=(1, 0, 9), at=0), "export 0 cannot be a result: there is none"),
         (ResultMarked(items=(1, 3), at=0), "export 3 cannot be a result: there is none"),
+        (
+            ResultMarked(items=(1, 2), refs=(ResultRef(type="text"),), at=0),
+            "2 items are the result, and 1 of them are described",
+        ),
         (export(4), "export 4 cannot follow 2 others"),
         (export(2), "export 2 cannot follow 2 others"),
         (

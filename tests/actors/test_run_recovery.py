@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from perdure.actors.run.commands import (
     Recover,
 )
 from perdure.actors.run.core import RUN
+from perdure.actors.run.crashes import LIMIT
 from perdure.actors.run.events import (
     Activated,
     CancelRequested,
     Deactivated,
+    ProgressReported,
     RunEvent,
     SleepBegun,
     StepRecorded,
@@ -55,36 +58,89 @@ def test_recovery_gives_up_what_cannot_go_on(command: Recover, reason: str) -> N
     assert reason in run.error.message
 
 
-def activations(count: int) -> list[RunEvent]:
-    """Several activations, one after the other."""
-    return [
-        Activated(host="h", epoch=n, plugin_version="1", at=SECOND) for n in range(1, count + 1)
-    ]
+def activation(epoch: int, at: float = 1, suspects: int = 1) -> Activated:
+    """An activation, by default of a run that was alone on the host that was lost before it."""
+    return Activated(
+        host=f"h{epoch}", epoch=epoch, plugin_version="1", at=round(at * SECOND), suspects=suspects
+    )
 
 
-def test_a_run_that_gets_nowhere_is_given_up() -> None:
-    """Three activations in a row without anything recorded are enough."""
-    given(RUN, CREATED, *activations(2)).when(RESUME).then()
-    run = given(RUN, CREATED, *activations(3)).when(RESUME).allowed().state
-    assert run.error.code == "HOST_LOST"
+def lost(times: int, suspects: int = 1) -> list[RunEvent]:
+    """A run whose host was lost so often in a row, the last time just now."""
+    return [activation(epoch, suspects=suspects) for epoch in range(1, times + 1)]
+
+
+def found(at: float = 2, suspects: int = 1) -> Recover:
+    """A host starts, and finds the run."""
+    return Recover(resumes=True, compatible=True, suspects=suspects, at=round(at * SECOND))
+
+
+FOREVER = msgspec.structs.replace(CREATED, timeout=None)
+
+
+def test_a_run_that_seems_to_bring_its_host_down_is_given_up() -> None:
+    """When that was lost so many times in a row; the error tells the rule."""
+    given(RUN, FOREVER, *lost(LIMIT - 1)).when(found()).then()
+    run = given(RUN, FOREVER, *lost(LIMIT)).when(found()).allowed().state
+    assert (run.error.code, run.error.retriable) == ("HOST_LOST", True)
+    assert "50 times in a row, each time within 10 minutes" in run.error.message
+    assert "without progress" in run.error.message
+
+
+def test_thirty_losses_are_not_enough() -> None:
+    """Whatever the run did not report: power cuts and kills come in rows, too."""
+    given(RUN, FOREVER, *lost(30)).when(found()).then()
 
 
 @pytest.mark.parametrize(
     "progress",
-    [StepRecorded(step="s", value=1, at=0), export(), ASKED],
+    [
+        StepRecorded(step="s", value=1, at=0),
+        export(),
+        ASKED,
+        ProgressReported(progress=0.2, message=None, at=0),
+    ],
     ids=lambda event: type(event).__name__,
 )
-def test_anything_recorded_counts_as_getting_somewhere(progress: RunEvent) -> None:
+def test_progress_of_any_kind_clears_a_run(progress: RunEvent) -> None:
     """The count begins again."""
-    given(RUN, CREATED, *activations(3), progress).when(RESUME).then()
+    given(RUN, FOREVER, *lost(LIMIT), progress).when(found()).then()
+    again = [activation(LIMIT + 1), *(activation(LIMIT + 1 + n) for n in range(1, LIMIT - 1))]
+    given(RUN, FOREVER, *lost(LIMIT), progress, *again).when(found()).then()
 
 
-def test_waiting_and_draining_do_not_count() -> None:
-    """A long sleep, an open question or a drain may see any number of activations."""
+def test_progress_that_was_made_before_is_none() -> None:
+    """An entry that always comes as far as before, and never further, stays suspected."""
+    reported = ProgressReported(progress=0.2, message=None, at=0)
+    events = [event for again in lost(LIMIT + 1) for event in (again, reported)]
+    assert given(RUN, FOREVER, *events).when(found()).allowed().state.error.code == "HOST_LOST"
+
+
+def test_a_host_that_lasted_was_not_brought_down_by_the_run() -> None:
+    """Losses count within ten minutes of the activation; a later one clears the run."""
+    minutes = [activation(epoch, at=epoch * 601) for epoch in range(1, 100)]
+    given(RUN, FOREVER, *minutes).when(found(at=100 * 601)).then()
+    given(RUN, FOREVER, *lost(LIMIT)).when(found(at=602)).then()
+    assert given(RUN, FOREVER, *lost(LIMIT)).when(found(at=601)).allowed().state.error
+
+
+@pytest.mark.parametrize(("suspects", "losses"), [(10, LIMIT), (20, 2 * LIMIT), (100, 10 * LIMIT)])
+def test_the_more_are_suspected_the_less_a_loss_counts(suspects: int, losses: int) -> None:
+    """Among many it is hardly this one; but a run that is always among them ends at last."""
+    many = found(suspects=suspects)
+    given(RUN, FOREVER, *lost(losses - 1, suspects)).when(many).then()
+    assert given(RUN, FOREVER, *lost(losses + 1, suspects)).when(many).allowed().state.error
+
+
+def test_waiting_draining_and_processes_do_not_count() -> None:
+    """A sleep, a question, a drain, an entry in a process: any number of activations is fine."""
     asleep = SleepBegun(step="s", until=1000 * SECOND, at=0)
-    given(RUN, CREATED, asleep, *activations(9)).when(RESUME).then()
-    given(RUN, CREATED, ASKED, *activations(9)).when(RESUME).then()
+    given(RUN, FOREVER, asleep, *lost(2 * LIMIT)).when(found()).then()
+    given(RUN, FOREVER, ASKED, *lost(2 * LIMIT)).when(found()).then()
     drained = [
-        event for n in range(1, 9) for event in (*activations(n)[-1:], Deactivated(epoch=n, at=0))
+        event
+        for each in range(1, 2 * LIMIT)
+        for event in (activation(each), Deactivated(epoch=each, at=0))
     ]
-    given(RUN, CREATED, *drained).when(RESUME).then()
+    given(RUN, FOREVER, *drained).when(found()).then()
+    given(RUN, FOREVER, *lost(2 * LIMIT, suspects=0)).when(found(suspects=0)).then()

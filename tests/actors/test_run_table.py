@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import product
 
 import pytest
@@ -10,7 +11,17 @@ from perdure.actors.errors import Fenced, NoSuchQuestion, NotNow, Refusal
 from perdure.actors.run.commands import Answer, Recover, RequestCancel, RunCommand
 from perdure.actors.run.core import RUN
 from perdure.actors.run.events import ProgressReported
-from perdure.actors.run.status import ENDED, OPEN, TRANSITIONS, CancelMode, Outcome, Status
+from perdure.actors.run.status import (
+    ENDED,
+    OPEN,
+    TRANSITIONS,
+    CancelMode,
+    Move,
+    Outcome,
+    Status,
+    can,
+    moved,
+)
 from tests.actors.given import given
 from tests.actors.test_run_core import (
     ACTIVATE,
@@ -114,7 +125,50 @@ def test_only_allowed_moves_are_possible(before: Status, after: Status) -> None:
     assert (after in reached - {before}) == (after in edges - {before})
 
 
+def broken_rules(
+    table: Mapping[Status, Mapping[Move | Outcome, Status]],
+) -> list[tuple[Status, Move | Outcome]]:
+    """The edges of a table that break what must hold of every run, whatever the table says."""
+    return [
+        (before, move)
+        for before, edges in table.items()
+        for move, after in edges.items()
+        if not _keeps_the_rules(before, move, after)
+    ]
+
+
+def _keeps_the_rules(before: Status, move: Move | Outcome, after: Status) -> bool:
+    if before.value in ENDED:
+        return False  # nothing leads out of an end
+    if isinstance(move, Outcome):
+        return after is move.status and (before is not S.QUEUED or move is Outcome.CANCELED)
+    if before is S.QUEUED:  # it has no entry at work that could report, ask or be asked to stop
+        return (move, after) in {(Move.ACTIVATE, S.RUNNING), (Move.CANCEL, S.QUEUED)}
+    if before is S.CANCEL_REQUESTED:  # it is not begun again, and nobody answers it any more
+        return after is before and move in {Move.WORK, Move.CANCEL}
+    return after is (S.CANCEL_REQUESTED if move is Move.CANCEL else S.RUNNING)
+
+
+def test_no_edge_of_the_machine_breaks_a_rule() -> None:
+    """The rules hold, whatever else the table allows (R10)."""
+    assert broken_rules(TRANSITIONS) == []
+
+
+@pytest.mark.parametrize(("before", "move"), list(product(Status, [*Move, *Outcome])))
+def test_a_mutant_of_the_machine_is_found(
+    before: Status, move: Move | Outcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An illegal edge that is allowed, wherever it leads, and a legal one that leads elsewhere."""
+    for after in set(Status) - {TRANSITIONS[before].get(move)}:
+        mutated = {**TRANSITIONS, before: {**TRANSITIONS[before], move: after}}
+        monkeypatch.setattr("perdure.actors.run.status.TRANSITIONS", mutated)
+        assert can(before, move), "the rules of a run run on the table"
+        assert moved(before, move) is after
+        assert broken_rules(mutated) == [(before, move)]
+
+
 def test_a_run_is_open_or_has_ended() -> None:
     """Whoever reads texts finds each status in one of two sets."""
     assert {"queued", "running", "cancel_requested"} == OPEN
     assert {"succeeded", "failed", "canceled", "timeout"} == ENDED
+    assert [status.is_terminal for status in Status] == [status in ENDED for status in Status]

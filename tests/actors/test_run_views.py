@@ -17,6 +17,8 @@ from perdure.actors.run.events import (
     ProgressReported,
     QuestionAsked,
     ResultMarked,
+    ResultRef,
+    RunEnded,
     RunError,
     RunEvent,
     StageChanged,
@@ -110,6 +112,18 @@ def test_result_refs_appear_with_the_end() -> None:
     assert folded(*history).marked == (1,)
     assert record(folded(*history), 0)["result_refs"] == []
     assert record(folded(*history, over), 0)["result_refs"] == [{"export_item_id": f"{RUN_ID}.1"}]
+
+
+def test_a_result_ref_says_what_its_item_is() -> None:
+    """Its type, and its description if it has one; a run of an earlier release has only the id."""
+    items = (ResultRef(type="json"), ResultRef(type="text", description="d"))
+    marked = ResultMarked(items=(2, 1), refs=items, at=0)
+    over = RunEnded(outcome=Outcome.SUCCEEDED, error=None, result=(2, 1), at=0)
+    run = folded(*HISTORIES[Status.RUNNING], export(1), export(2), marked, over)
+    assert record(run, 0)["result_refs"] == [
+        {"export_item_id": f"{RUN_ID}.2", "type": "json"},
+        {"export_item_id": f"{RUN_ID}.1", "type": "text", "description": "d"},
+    ]
 
 
 def test_times_are_epoch_seconds_to_the_microsecond() -> None:
@@ -232,13 +246,18 @@ def test_an_items_id_names_its_run_and_its_number(
 
 
 def test_a_report_shows_the_beginning_of_its_message() -> None:
-    """And none when there is none."""
+    """And none when there is none; a stage or a message that is no news is not there."""
     quiet = ProgressReported(progress=0.5, message=None, at=0)
-    long, none = (delta(r) for r in records(*HISTORIES[Status.RUNNING], PROGRESS, quiet)[2:])
+    kept = ProgressReported(progress=0.6, message=None, keeps_message=True, stage="s", at=0)
+    history = records(*HISTORIES[Status.RUNNING], PROGRESS, quiet, kept)
+    long, none, unchanged = (delta(r) for r in history[2:])
     assert long is not None
-    assert long["message"] == "\u4e16" * 160
+    assert long["message"] == "\u4e16" * 159 + "\u2026"
+    assert "stage" not in long
     assert none is not None
     assert none["message"] is None
+    assert unchanged is not None
+    assert (unchanged["stage"], "message" in unchanged) == ("s", False)
 
 
 def test_an_error_can_be_retriable() -> None:

@@ -101,11 +101,11 @@ def event_first() -> None:
 
     async def export_bytes(exports: Exports, item: Bytes, data: bytes) -> str:
         blob = Blob(scope_of(exports._execution.run), sha256(data).hexdigest())
-        item_id = await exports._put_durably(blob.url, item)
+        number = await exports._put_durably(blob.url, item)
         async with exports._execution.blobs.draft(blob.scope) as draft:
             await draft.write(data)
             await draft.publish()
-        return item_id
+        return exports._id(number)
 
     Exports.export_bytes = export_bytes  # type: ignore[method-assign,assignment]
 

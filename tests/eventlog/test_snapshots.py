@@ -285,3 +285,17 @@ def test_a_snapshot_file_of_another_format_is_emptied(tmp_path: Path) -> None:
             assert cache.newest(key, None) == saved
     with closing(SnapshotFile(path)) as cache:
         assert cache.newest(key, None) == saved
+
+
+def test_a_snapshot_file_that_cannot_be_opened_is_tried_again(tmp_path: Path) -> None:
+    """Something else at its place, or a full disk, keeps nothing from working; later it is used."""
+    path = tmp_path / "snapshots.db"
+    path.mkdir()
+    key = SnapshotKey("stream", "run/1", "fold", "generation")
+    snapshot = Snapshot(key=key, number=1, check=b"check", state=b"state")
+    with closing(SnapshotFile(path)) as cache:
+        cache.save(snapshot)
+        assert cache.newest(key, None) is None
+        path.rmdir()
+        cache.save(snapshot)
+        assert cache.newest(key, None) == snapshot

@@ -82,6 +82,33 @@ async def test_a_full_disk_with_nothing_waiting_is_tried_again_by_new_work(
         await log.append(write("run/1"), new_work=True)
 
 
+async def test_a_full_disk_is_known_until_there_is_room(
+    autojump_clock: MockClock, env: SteadyEnv, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while nothing waits to be written, and if it was full before anything was."""
+    store = FailingStore()
+
+    def check_room() -> None:
+        if store.error is not None:
+            raise store.error
+
+    monkeypatch.setattr(store, "check_room", check_room)
+    async with open_log(env, store) as log:
+        store.error = full = DiskFull("no space")
+        with pytest.raises(DiskFull):
+            await log.append(write("run/1"), new_work=True)
+        known = []
+        for _ in range(2):
+            await trio.sleep(30)
+            known.append(log.writer.stalled)
+            store.error = None
+            await trio.sleep(6)  # a thread takes two seconds here
+            known.append(log.writer.stalled)
+            store.error = full
+            await log.writer.check_room()
+        assert known == [full, None, full, None]
+
+
 @pytest.mark.parametrize("written", [True, False])
 async def test_an_unknown_outcome_closes_the_log(
     autojump_clock: MockClock, env: SteadyEnv, written: bool

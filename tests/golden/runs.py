@@ -20,6 +20,7 @@ from perdure.actors.run.events import (
     ProgressReported,
     QuestionAsked,
     ResultMarked,
+    ResultRef,
     RunCreated,
     RunEnded,
     RunError,
@@ -55,8 +56,11 @@ HISTORY: list[Any] = [
     Activated(host="h", epoch=1, plugin_version="1", at=2 * SECOND),
     Deactivated(epoch=1, at=3 * SECOND),
     Activated(host="i", epoch=2, plugin_version="1", at=4 * SECOND),
+    Activated(host="j", epoch=3, plugin_version="1", suspects=1, at=5 * SECOND),
     StageChanged(stage="loading", message="the first part", at=5 * SECOND),
     ProgressReported(progress=0.4, message=None, at=6 * SECOND),
+    ProgressReported(progress=0.5, message="both", stage="saving", at=6 * SECOND),
+    ProgressReported(progress=0.6, message=None, keeps_message=True, at=6 * SECOND),
     LogBatch(
         lines=(LogLine(level="info", text="l\u00f6g", at=6 * SECOND),), dropped=7, at=7 * SECOND
     ),
@@ -78,7 +82,12 @@ HISTORY: list[Any] = [
     ExportAppended(
         number=3, type="json", fingerprint="h", occurrence=2, at=9 * SECOND, json={"x": [1.5]}
     ),
-    ResultMarked(items=(1, 3), at=10 * SECOND),
+    ResultMarked(items=(2,), at=10 * SECOND),
+    ResultMarked(
+        items=(1, 3),
+        refs=(ResultRef(type="text", description="d"), ResultRef(type="json")),
+        at=10 * SECOND,
+    ),
     StepFailed(
         step="s",
         tries=1,

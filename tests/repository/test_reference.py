@@ -20,7 +20,7 @@ from perdure.eventlog import (
     ledger,
     snapshots,
 )
-from perdure.eventlog.sqlite import schema, store
+from perdure.eventlog.sqlite import reserve, schema, store
 from perdure.runtime.plugins.current_run import CurrentRun, ReportingRun
 from perdure.runtime.secrets import redaction
 from perdure.runtime.secrets import references as secret_source
@@ -84,6 +84,8 @@ def test_the_limits_are_those_of_the_code() -> None:
         "records in one batch": (FollowLimits().records, FollowLimits().bytes),
         "silence of a follower": (int(FollowLimits().heartbeat),),
         "streams and scopes whose": (ledger.CAPACITY,),
+        "room on the disk kept": (reserve.RESERVE,),
+        "room beside that": (reserve.ROOM,),
         "write-ahead log before": (store.WAL_LIMIT,),
         "snapshots kept": (snapshots.KEPT,),
     }

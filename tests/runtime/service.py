@@ -23,6 +23,7 @@ from perdure.runtime.kernel.node import Node, open_node
 from perdure.runtime.kernel.principal import LOCAL, Principal
 from perdure.runtime.kernel.requests import Request
 from perdure.runtime.plugins.plugin import Plugin, declared
+from perdure.runtime.process.sandbox import Sandbox
 from perdure.runtime.runs.answers import ExportPage, RunAnswer, RunPage
 from perdure.runtime.runs.bulk import RATE
 from perdure.runtime.runs.feature import RunsFeature
@@ -36,7 +37,7 @@ from perdure.runtime.runs.requests import (
     ListRuns,
     RetryRun,
 )
-from perdure.runtime.runs.settings import TriggerMode
+from perdure.runtime.runs.settings import TriggerMode, UnknownEntries
 from perdure.runtime.secrets.references import SecretSource
 from perdure.runtime.secrets.sealed_files import Seals
 from perdure.runtime.secrets.secrets import Secrets
@@ -171,6 +172,9 @@ async def service(  # noqa: PLR0913, PLR0917 - each has a default
     bulk_rate: float = RATE,
     trigger: TriggerMode = "runs",
     snapshots: Snapshots | None = None,
+    *,
+    trigger_choice: bool = False,
+    unknown_entries: UnknownEntries = "refuse",
     **limits: Any,
 ) -> AsyncIterator[Service]:
     """Run a node in memory; leaving the block ends it as a crash would."""
@@ -189,6 +193,8 @@ async def service(  # noqa: PLR0913, PLR0917 - each has a default
             secrets=secrets,
             bulk_rate=bulk_rate,
             trigger=trigger,
+            trigger_choice=trigger_choice,
+            unknown_entries=unknown_entries,
         ) as node,
     ):
         yield Service(node, store)
@@ -203,6 +209,7 @@ async def real_service(
     seals: Seals | None = None,
     source: SecretSource | None = None,
     trigger: TriggerMode = "runs",
+    sandbox: Sandbox | None = None,
     **limits: Any,
 ) -> AsyncIterator[Service]:
     """Run a node in the real world, on a log in memory."""
@@ -216,6 +223,7 @@ async def real_service(
             blobs=BlobStore(env, depot, limits=blob_limits),
             secrets=Secrets(env, vault=Vault(env, seals), source=source),
             trigger=trigger,
+            sandbox=sandbox,
         ) as node,
     ):
         yield Service(node, store)

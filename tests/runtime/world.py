@@ -158,6 +158,18 @@ class Example:
             await trio.sleep(1000)
 
     @entry
+    async def climb(self, ctx: RunContext, seconds: int) -> None:
+        """Report progress every second, from the beginning whenever it is called."""
+        for second in range(seconds):
+            ctx.run.progress(second / seconds)
+            await trio.sleep(1)
+
+    @entry
+    async def one_step(self, ctx: RunContext, seconds: float) -> None:
+        """Do one long step, and say nothing meanwhile."""
+        await ctx.run.step("long", trio.sleep, seconds)
+
+    @entry
     async def guarded(self, ctx: RunContext) -> Any:
         """Do a step that nothing interrupts, then ask."""
         with trio.CancelScope(shield=True):

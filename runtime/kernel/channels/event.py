@@ -14,14 +14,26 @@ if TYPE_CHECKING:
 class ChannelEvent:
     """An event at a place in the log.
 
-    ``report`` names what it reports on, if only the newest report on that is of interest. A listed
-    one tells what is there at its place, and not what was recorded there.
+    ``subject`` is what it is a change of. Of a report only the newest news count, so it may be told
+    by the next event on its subject instead. A listed one tells what is there at its place, and not
+    what was recorded there.
     """
 
-    __slots__ = ("_cbor", "_event", "_json", "_mark", "is_listed", "kind", "report")
+    __slots__ = (
+        "_cbor",
+        "_event",
+        "_field",
+        "_json",
+        "_mark",
+        "is_listed",
+        "is_report",
+        "kind",
+        "subject",
+    )
 
     kind: str  # as clients tell it from others of the same channel
-    report: tuple[str, str] | None
+    subject: str | None
+    is_report: bool
     is_listed: bool
     _json: bytes | None
     _cbor: bytes | None
@@ -32,14 +44,18 @@ class ChannelEvent:
         mark: Mark,
         event: Any,  # noqa: ANN401 - whatever its channel shows
         *,
-        report: tuple[str, str] | None = None,
+        subject: str | None = None,
+        is_report: bool = False,
         is_listed: bool = False,
+        field: str | None = None,
     ) -> None:
-        """Nothing is encoded before somebody asks."""
+        """Nothing is encoded before somebody asks. In a ``field`` it is an object with that one."""
         self.kind = kind
         self._mark = mark
-        self.report = report
+        self.subject = subject
+        self.is_report = is_report
         self.is_listed = is_listed
+        self._field = field
         self._event = event
         self._json = self._cbor = None
 
@@ -50,7 +66,18 @@ class ChannelEvent:
 
     def as_event(self) -> Any:  # noqa: ANN401 - whatever its channel shows
         """Give the event itself."""
-        return self._event
+        return self._event if self._field is None else {self._field: self._event}
+
+    def after(self, report: ChannelEvent) -> ChannelEvent:
+        """Give this event with what a report before it has told and this one does not say anew."""
+        return ChannelEvent(
+            self.kind,
+            self._mark,
+            {**report._event, **self._event},
+            subject=self.subject,
+            is_report=self.is_report,
+            field=self._field,
+        )
 
     @property
     def json(self) -> bytes:

@@ -65,7 +65,8 @@ class RecordEvent(ChannelEvent):
     __slots__ = ("_record",)
 
     kind: str = "record"
-    report: tuple[str, str] | None = None
+    subject: str | None = None
+    is_report: bool = False
     is_listed: bool = False
 
     def __init__(self, record: Record) -> None:

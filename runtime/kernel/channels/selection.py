@@ -65,8 +65,15 @@ class Selection:
         """
         passes = None if read is self.where else self.where.matches
         events: list[ChannelEvent] = []
+        first = 0
+        if passes is None:  # most records have one event each, so as many as may be are taken
+            events = [event for record in records[:limit] for event in show(record)]
+            first = limit
+            if len(events) > limit:
+                events, first = [], 0
         taken = len(records)
-        for number, record in enumerate(records):
+        for number in range(first, len(records)):
+            record = records[number]
             if passes is None or passes(record):
                 shown = show(record)
                 if shown and len(events) >= limit:
@@ -76,14 +83,20 @@ class Selection:
         return Portion(self._thinned(events), taken, self._ends_in(records, taken))
 
     def _thinned(self, events: list[ChannelEvent]) -> list[ChannelEvent]:
-        """Keep the last report of each kind on each actor, and every event that is no report.
+        """Let each report be told by the next event on its subject, if there is one.
 
         A follower that lags behind is told where a run is, not each step of how it got there.
         """
-        if self.channel.names is None or not any(event.report is not None for event in events):
+        if self.channel.names is None or not any(event.is_report for event in events):
             return events  # the records themselves are no reports
-        last = {event.report: event for event in events}
-        return [event for event in events if event.report is None or last[event.report] is event]
+        kept: dict[int, ChannelEvent] = {}
+        reports: dict[str | None, int] = {}  # that nothing has followed yet, by their subject
+        for number, event in enumerate(events):
+            before = reports.pop(event.subject, None)
+            kept[number] = event if before is None else event.after(kept.pop(before))
+            if event.is_report:
+                reports[event.subject] = number
+        return list(kept.values())
 
     def _ends_in(self, records: Sequence[Record], taken: int) -> bool:
         """Tell whether the stream with which the follow ends is sealed by one that was taken."""

@@ -13,6 +13,7 @@ from perdure.runtime.kernel.channels.log_channel import merged_filters
 from perdure.runtime.kernel.channels.selection import Selection
 from perdure.runtime.kernel.channels.subscription import Subscription
 from perdure.runtime.kernel.errors import OperationError
+from perdure.runtime.kernel.invalid_value import invalid
 from perdure.runtime.kernel.operations import Operation, operation, operations_of
 from perdure.runtime.kernel.principal import Permission, Principal
 from perdure.runtime.kernel.requests import After, Limit, Request
@@ -100,9 +101,8 @@ def _filters_of(channel: Channel, request: FollowLog) -> Filters:
         if name not in FollowLog.__struct_fields__ and (value := getattr(request, name)) is not None
     }
     if unknown := sorted(stated.keys() - set(known)):
-        raise OperationError(
-            "VALIDATION_ERROR", f"the channel {channel.name} has no filter {unknown[0]!r}"
-        )
+        told = f"the channel {channel.name} has no filter {unknown[0]!r}"
+        raise invalid(told, unknown[0], f"one of the names {', '.join(sorted(known))}")
     return channel.filters(**stated)
 
 

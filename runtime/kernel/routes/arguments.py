@@ -27,6 +27,7 @@ from perdure.eventlog import cbor
 from perdure.eventlog.errors import CodecError
 from perdure.runtime.kernel.decoding import off_the_loop, weighed
 from perdure.runtime.kernel.errors import OperationError
+from perdure.runtime.kernel.invalid_value import invalid
 from perdure.runtime.kernel.requests import CursorOrInstant, Instant
 from perdure.runtime.kernel.strict_json import JSON, decode_message
 
@@ -90,13 +91,14 @@ def query_args(query: bytes, fields: Mapping[str, QueryReading]) -> dict[str, An
     for name, text in _pairs(query):
         if name not in fields:
             known = ", ".join(sorted(fields)) or "none"
-            raise _invalid(f"there is no parameter {name[:40]!r} here; known: {known}")
+            told = f"there is no parameter {name[:40]!r} here; known: {known}"
+            raise invalid(told, name[:40], f"one of the names {known}")
         field = fields[name]
         if field.is_list:
             args.setdefault(name, []).extend(text.split(","))
             continue
         if name in args:
-            raise _invalid(f"{name} is there twice")
+            raise invalid(f"{name} is there twice", name, "one value", "two values")
         args[name] = field.read(text)
     return args
 
@@ -116,7 +118,7 @@ def _pairs(query: bytes) -> list[tuple[str, str]]:
         )
         cbor.check(pairs)
     except (ValueError, CodecError) as error:
-        raise _invalid(f"the query cannot be read: {error}") from None
+        raise invalid(f"the query cannot be read: {error}", "", "a query of texts") from None
     return pairs
 
 
@@ -127,7 +129,7 @@ def path_args(params: dict[str, Any]) -> dict[str, Any]:
             try:
                 cbor.check(text)
             except CodecError as error:
-                raise _invalid(f"{name}: {error}") from None
+                raise invalid(f"{name}: {error}", name, "a text") from None
     return params
 
 
@@ -147,7 +149,7 @@ async def body_args(env: Env, request: Request, limit: int, *, optional: bool) -
     value, weight = weighed(await off_the_loop(env, decode, len(data)), data)
     hold_memory(request, weight)
     if type(value) is not dict:
-        raise _invalid("the body is a JSON object, with names and values")
+        raise invalid("the body is a JSON object, with names and values", "", "an object")
     return value
 
 
@@ -192,10 +194,6 @@ async def _body(request: Request, limit: int) -> bytes:
             hold_memory(request, len(piece))
             pieces.append(piece)
     return b"".join(pieces)
-
-
-def _invalid(message: str) -> OperationError:
-    return OperationError("VALIDATION_ERROR", message)
 
 
 def _too_large(limit: int) -> OperationError:

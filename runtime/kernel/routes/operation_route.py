@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from perdure.runtime.kernel.errors import OperationError
+from perdure.runtime.kernel.invalid_value import invalid
 from perdure.runtime.kernel.principal import principal_of
 from perdure.runtime.kernel.routes.arguments import body_args, path_args, queried, query_args
 from perdure.runtime.kernel.routes.reply import Reply, json_reply
@@ -94,7 +95,8 @@ def _parser(surface: Surface, route: Route) -> Callable[[Request], Awaitable[dic
         if has_body:
             args = await body_args(env, request, limit, optional=is_optional)
             for name in in_path & args.keys():
-                raise OperationError("VALIDATION_ERROR", f"{name} belongs in the address alone")
+                told = f"{name} belongs in the address alone"
+                raise invalid(told, name, "nothing: it is in the address")
         return {**args, **path_args(request.path_params)} if in_path else args
 
     return parse

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from perdure.runtime.kernel.terminal.text import clean, printable
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from perdure.runtime.kernel.data_directory import DataDir
     from perdure.runtime.kernel.features import Features
@@ -47,13 +49,20 @@ class CommandRefusal(click.ClickException):
     """A command was refused: the reason, and a remedy."""
 
     def __init__(
-        self, message: str, *, code: str, exit_code: ExitCode, remedy: str | None = None
+        self,
+        message: str,
+        *,
+        code: str,
+        exit_code: ExitCode,
+        remedy: str | None = None,
+        details: Mapping[str, Any] | None = None,
     ) -> None:
-        """``code`` is for programs, ``remedy`` a sentence for people."""
+        """``code`` and ``details`` are for programs, ``remedy`` is a sentence for people."""
         super().__init__(message)
         self.code = code
         self.exit_code = exit_code  # type: ignore[misc]  # click has one for each class
         self.remedy = remedy
+        self.details = details
         self.json = False
         self.color: bool | None = None
 
@@ -61,13 +70,18 @@ class CommandRefusal(click.ClickException):
         """Print the error, as text or as JSON."""
         stream = file or sys.stderr
         if self.json:
-            told = {"code": self.code, "message": self.message, "remedy": self.remedy}
+            told = {
+                "code": self.code,
+                "message": self.message,
+                "remedy": self.remedy,
+                "details": self.details,
+            }
             click.echo(encoded({"error": told}), file=stream)
             return
         mark = click.style("Error:", fg="red", bold=True)
-        click.echo(f"{mark} {self.message}", file=stream, color=self.color)
+        click.echo(f"{mark} {clean(self.message)}", file=stream, color=self.color)
         if self.remedy:
-            click.echo(self.remedy, file=stream, color=self.color)
+            click.echo(clean(self.remedy), file=stream, color=self.color)
 
 
 class Invocation:
@@ -131,8 +145,13 @@ class Invocation:
         return None
 
     def say(self, text: str = "", *, err: bool = False) -> None:
-        """Print a line for people."""
-        click.echo(text, err=err, color=self.color)
+        """Print a line for people; whatever it is made of, it does not steer the terminal."""
+        click.echo(printable(text), err=err, color=self.color)
+
+    def note(self, text: str) -> None:
+        """Print a line for people beside what the command prints; programs get none."""
+        if not self.json:
+            self.say(text, err=True)
 
     def warn(self, text: str) -> None:
         """Tell people what is wrong, where it does not stop the command."""

@@ -1,7 +1,8 @@
-"""Standard output and standard error when their reader closes the pipe: `perdure runs | head -1`.
+"""Standard output and standard error when they cannot be written: `perdure runs | head -1`.
 
-A command that only reads the log ends by SIGPIPE, like other programs. A command that executes runs
-continues without output, so that a closed pipe does not stop a run.
+A command that only reads the log ends by SIGPIPE, like other programs; if it is another trouble, a
+full disk for example, the error names the output. A command that executes runs continues without
+output, so that a closed pipe does not stop a run.
 """
 
 from __future__ import annotations
@@ -12,12 +13,26 @@ import signal
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, TextIO
+from typing import TYPE_CHECKING, Final, NoReturn, TextIO
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from _typeshed import ReadableBuffer
+
+
+STANDARD_OUTPUT: Final = "standard output"  # the name of a file in errors about it
+
+
+class _NamedFile(io.FileIO):
+    """Standard output, which errors tell from files of the log."""
+
+    def write(self, data: ReadableBuffer) -> int:
+        """Write data, or raise an error that names the output."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, STANDARD_OUTPUT) from None
 
 
 class _DroppingFile(io.FileIO):
@@ -29,6 +44,12 @@ class _DroppingFile(io.FileIO):
             return super().write(data)
         except OSError:
             return memoryview(data).nbytes
+
+
+def name_output() -> None:
+    """Let errors in writing standard output name it."""
+    if sys.stdout is not None:
+        sys.stdout = _through(_NamedFile, sys.stdout)
 
 
 @contextmanager
@@ -47,10 +68,15 @@ def best_effort_output() -> Iterator[None]:
 def _dropping(stream: TextIO | None) -> TextIO:
     if stream is None:  # the file descriptor was closed when this process started
         return Path(os.devnull).open("w", encoding="utf-8")
+    return _through(_DroppingFile, stream)
+
+
+def _through(kind: type[io.FileIO], stream: TextIO) -> TextIO:
+    """Give a stream that writes to the same place through another kind of file."""
     if not isinstance(stream, io.TextIOWrapper):
         return stream
     try:
-        file = _DroppingFile(stream.fileno(), "wb", closefd=False)
+        file = kind(stream.fileno(), "wb", closefd=False)
     except OSError:  # in memory
         return stream
     stream.flush()

@@ -32,6 +32,7 @@ STYLES: Final[dict[str, dict[str, Any]]] = {
     "head": {"bold": True},
 }
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_COLOUR_OR_CONTROL: Final = re.compile(rf"(\x1b\[[0-9;]*m)|{_CONTROL.pattern}")
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _LEAST: Final = 8  # columns below which a cell is left out
 _READABLE: Final = 16  # columns below which a wrapping cell does not shrink
@@ -41,6 +42,11 @@ _GAP: Final = "  "
 def clean(text: str) -> str:
     """Replace control characters, which could steer the terminal; keep newlines and tabs."""
     return _CONTROL.sub("\ufffd", text.replace("\r\n", "\n"))
+
+
+def printable(text: str) -> str:
+    """Replace control characters in what is printed, but not the colours that ``styled`` adds."""
+    return _COLOUR_OR_CONTROL.sub(lambda found: found[1] or "\ufffd", text.replace("\r\n", "\n"))
 
 
 def one_line(text: str) -> str:

@@ -61,13 +61,6 @@ def change_many(
     """Count the runs, ask for confirmation, and change exactly those, page by page."""
     import trio
 
-    if choice.server is None:
-        raise CommandRefusal(
-            "Only a server changes many runs at once, and no server holds this log.",
-            code="UNAVAILABLE",
-            exit_code=ExitCode.UNAVAILABLE,
-            remedy="Start one: perdure serve.",
-        )
     counted_at = trio.run(_page, choice, verb, where)
     count = counted_at["count"]
     if not yes and count:
@@ -93,8 +86,11 @@ def change_many(
 
 
 async def _page(choice: Choice, verb: str, asked: dict[str, Any]) -> BulkAnswer:
-    """Count, or change a page. Nothing is connected while the user thinks about the count."""
-    async with choice.client(writing=True) as client:
+    """Count, or change a page. Nothing is connected while the user thinks about the count.
+
+    Only a server does that: this process does not become the log's writer for it.
+    """
+    async with choice.client() as client:
         page: BulkAnswer = await client.call(f"runs.{verb}_many", asked)
     return page
 

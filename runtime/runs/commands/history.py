@@ -145,7 +145,7 @@ def _error(row: HistoryRow) -> str:
 
 def _value(row: HistoryRow) -> str:
     """Return the beginning of a value, with its size if it is long, and who gave it."""
-    from perdure.actors.run.history_rows import PREVIEW
+    from perdure.actors.run.preview import PREVIEW
 
     by = f"{row['by']}: " if "by" in row else ""
     cut = f"… ({size(row['size'])})" if len(row["preview"]) == PREVIEW else ""

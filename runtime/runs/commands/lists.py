@@ -19,7 +19,8 @@ from perdure.runtime.kernel.terminal.text import (
     table,
     wrapped,
 )
-from perdure.runtime.runs.commands.parameters import STATUSES, InstantParam
+from perdure.runtime.runs.commands.found_run import run_id_of
+from perdure.runtime.runs.commands.parameters import STATUSES, InstantParam, RunName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,6 +50,7 @@ _COLUMNS: Final = (
         "perdure runs --status failed --status timeout --limit 100",
         "perdure runs --plugin demo --group root",
         "perdure runs --tree",
+        "perdure runs --started-by RUN",
         "perdure runs --at 2026-08-01T12:00:00Z --json",
     ],
 )
@@ -60,6 +62,7 @@ _COLUMNS: Final = (
 @click.option("--plugin", metavar="PLUGIN", help="Only runs of a plugin.")
 @click.option("--entry", metavar="ENTRY", help="Only runs of an entry.")
 @click.option("--task", metavar="TASK", help="Only runs of a task.")
+@click.option("--started-by", type=RunName(), help="Only runs that a run has started.")
 @click.option(
     "--limit",
     type=click.IntRange(1, MOST),
@@ -82,6 +85,7 @@ def runs(  # noqa: PLR0913 - one for each option
     plugin: str | None,
     entry: str | None,
     task: str | None,
+    started_by: str | None,
     limit: int,
     after: str | None,
     at: str | None,
@@ -90,7 +94,8 @@ def runs(  # noqa: PLR0913 - one for each option
     if group and tree:
         raise click.UsageError("Pass --group or --tree, not both.")
     asked = {
-        "top_level": tree,
+        "top_level": tree and started_by is None,
+        "started_by": started_by,
         "status": list(status) or None,
         "plugin_id": plugin,
         "entry_id": entry,
@@ -100,8 +105,8 @@ def runs(  # noqa: PLR0913 - one for each option
         "at": at,
     }
     choice = Choice(invocation)
-    page, tops, at_work = choice.asked(partial(_page, asked, tree))
-    is_filtered = bool(status or plugin or entry or task or after or at)
+    page, tops, at_work = choice.asked(partial(_page, invocation, asked, tree))
+    is_filtered = bool(status or plugin or entry or task or started_by or after or at)
     if invocation.json:
         invocation.give(_shaped(page, tops, group=group))
     elif not page["runs"]:
@@ -127,11 +132,14 @@ def _shaped(
 
 
 async def _page(
+    invocation: Invocation,
     asked: dict[str, Any],
     tree: bool,  # noqa: FBT001 - partial passes arguments by place
     caller: Caller,
 ) -> tuple[RunPage, list[Family] | None, bool]:
     """Read a page, the families of its runs if wanted, and whether a process is at work."""
+    if asked["started_by"] is not None:
+        asked["started_by"] = await run_id_of(invocation, caller, asked["started_by"])
     page: RunPage = await caller.call("runs.list", asked)
     tops = None
     if tree:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from perdure.actors.run.status import ENDED
-from perdure.runtime.kernel.terminal.text import clipped, duration, one_line, styled
+from perdure.runtime.kernel.terminal.text import clipped, one_line, styled
+from perdure.runtime.runs.commands.outcome import outcome
 from perdure.runtime.runs.commands.show import content
 
 if TYPE_CHECKING:
@@ -44,8 +45,8 @@ class Display(Protocol):
     def tick(self) -> None:
         """Update the elapsed time."""
 
-    def end(self, run: RunRecord, cursor: str) -> None:
-        """Show the outcome."""
+    def end(self, run: RunRecord, cursor: str, trace: str | None) -> None:
+        """Show the outcome, and the traceback that is in the log, if there is one."""
 
     def close(self) -> None:
         """Restore the terminal."""
@@ -86,7 +87,7 @@ class JsonDisplay:
     def tick(self) -> None:
         """Nothing moves by itself."""
 
-    def end(self, run: RunRecord, cursor: str) -> None:
+    def end(self, run: RunRecord, cursor: str, trace: str | None) -> None:  # noqa: ARG002
         """Print the final record."""
         self._give({"event": "end", "run": run, "cursor": cursor})
 
@@ -133,9 +134,9 @@ class PlainDisplay:
     def tick(self) -> None:
         """Nothing moves by itself."""
 
-    def end(self, run: RunRecord, cursor: str) -> None:  # noqa: ARG002
+    def end(self, run: RunRecord, cursor: str, trace: str | None) -> None:  # noqa: ARG002
         """Print the outcome."""
-        for line in outcome(run):
+        for line in outcome(run, trace):
             self._say(line)
 
     def close(self) -> None:
@@ -150,11 +151,13 @@ class LiveDisplay:
         self._invocation = invocation
         self._progress: Progress | None = None
         self._task: TaskID | None = None
+        self._status = ""
         self._paused = False
         self._say: Callable[[str], None] = invocation.say
 
     def begin(self, run: RunRecord, cursor: str) -> None:  # noqa: ARG002
         """Name the run, and show the bar unless the run has ended."""
+        self._status = run["status"]
         self._say(headline(run))
         if run["status"] in ENDED:
             return
@@ -179,10 +182,11 @@ class LiveDisplay:
             shown |= {"total": 1.0, "completed": change["progress"]}
         if "stage" in change:
             shown["label"] = one_line(change["stage"] or change["status"])
-        elif "message" not in change:
+        elif change["status"] != self._status:
             shown["label"] = change["status"]
-        if change.get("message") is not None or "stage" in change:
-            shown["message"] = self._fitting(change.get("message") or "")
+        if "message" in change:
+            shown["message"] = self._fitting(change["message"] or "")
+        self._status = change["status"]
         self._update(**shown)
 
     def _fitting(self, message: str) -> str:
@@ -214,10 +218,10 @@ class LiveDisplay:
         """Update the elapsed time."""
         self._update()
 
-    def end(self, run: RunRecord, cursor: str) -> None:  # noqa: ARG002
+    def end(self, run: RunRecord, cursor: str, trace: str | None) -> None:  # noqa: ARG002
         """Remove the bar and print the outcome."""
         self.close()
-        for line in outcome(run):
+        for line in outcome(run, trace):
             self._invocation.say(line)
 
     def close(self) -> None:
@@ -252,6 +256,8 @@ def _bar(*, color: bool | None) -> tuple[Progress, Console]:
         console=console,
         auto_refresh=False,
         transient=True,
+        redirect_stdout=False,  # what an entry prints is in the log of its run
+        redirect_stderr=False,
     )
     return progress, console
 
@@ -272,21 +278,3 @@ def _report(change: RunDelta) -> str:
     words = [] if change["progress"] is None else [f"{change['progress']:.0%}"]
     words += [one_line(text or "") for text in (change.get("stage"), change.get("message"))]
     return "  " + " ".join(filter(None, words))
-
-
-def outcome(run: RunRecord) -> list[str]:
-    """Return the outcome of a run, and the command to retry it."""
-    status, error, started, finished = (
-        run["status"],
-        run["error"],
-        run["started_at"],
-        run["finished_at"],
-    )
-    took = duration(finished - started) if started is not None and finished is not None else ""
-    mark = {"succeeded": "✓", "failed": "✗"}.get(status, "■")
-    lines = [styled(f"{mark} {status}", status) + (f" in {took}" if took else "")]
-    if error is not None:
-        lines.append(f"  {error['code']}: {one_line(error['message'])}")
-        again = f"perdure retry {run['run_id']}"
-        lines.append(f"  Try again: {again}" + ("  (it may be temporary)" * error["retriable"]))
-    return lines

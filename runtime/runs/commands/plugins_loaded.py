@@ -19,7 +19,7 @@ def load_here(invocation: Invocation, choice: Choice, *only: str) -> LoadedPlugi
     from perdure.runtime.plugins.loading import load_plugins
     from perdure.runtime.runs.settings import RunSettings
 
-    if choice.server is not None:
+    if not choice.is_here:
         return None
     loaded = load_plugins(invocation.settings.of(RunSettings))
     if not invocation.json:

@@ -89,9 +89,13 @@ def run(
         with _telling_what_it_takes(entry, view):
             _check_here(loaded, request)
 
+    if not choice.is_here:
+        request = _repeatable(request)
+
     async def create(client: Client) -> RunAnswer:
         with _telling_what_it_takes(entry, view):
-            return await _create(client, request)
+            answer: RunAnswer = await client.call("runs.create", request)
+            return answer
 
     raise click.exceptions.Exit(stay(invocation, choice, create, interrupts))
 
@@ -137,7 +141,8 @@ def _telling_what_it_takes(entry: tuple[str, str], view: EntryView | None) -> It
     try:
         yield
     except OperationError as error:
-        if view is None or not error.message.startswith("args:"):
+        found = (error.details or {}).get("errors") or [{"path": ""}]
+        if view is None or not found[0]["path"].startswith("args"):
             raise
         takes = " ".join(arguments(view)) or "no arguments"
         raise CommandRefusal(
@@ -145,24 +150,8 @@ def _telling_what_it_takes(entry: tuple[str, str], view: EntryView | None) -> It
             code=error.code,
             exit_code=ExitCode.USAGE,
             remedy=f"{'.'.join(entry)} takes {takes}",
+            details=error.details,
         ) from error
-
-
-async def _create(client: Client, request: dict[str, Any]) -> RunAnswer:
-    """Create a run, or resume the run that has this key if no process executes it."""
-    from perdure.runtime.client.embedded import Embedded
-    from perdure.runtime.execution.recovery import take_up
-    from perdure.runtime.runs.part import runs_of
-
-    if not isinstance(client, Embedded):
-        answer: RunAnswer = await client.call("runs.create", _repeatable(request))
-        return answer
-    log = client.node.log
-    before = await log.head()
-    answer = await client.call("runs.create", request)
-    if (await log.resolve(answer["cursor"])).position <= before.position:
-        await take_up(runs_of(client.node).executor, answer["run"]["run_id"])
-    return answer
 
 
 def _repeatable(request: dict[str, Any]) -> dict[str, Any]:
@@ -228,9 +217,9 @@ def retry(
         asked = {"run_id": record["run_id"]}
         if has_ended:
             request = asked | {"secrets": passed}
-            if choice.server is not None:
-                request = _repeatable(request)
-            retried: RunAnswer = await client.call("runs.retry", request)
+            retried: RunAnswer = await client.call(
+                "runs.retry", request if choice.is_here else _repeatable(request)
+            )
             return retried
         resumed: RunAnswer = await client.call("runs.get", asked)
         return resumed

@@ -126,7 +126,7 @@ def _hints(run: RunRecord, at: str | None, *, at_work: bool) -> Iterator[str]:
     run_id = run["run_id"]
     if at is not None:
         yield ""
-        yield f"This is an earlier state. The current one: perdure show {run_id}"
+        yield f"This is the state at that moment. The current one: perdure show {run_id}"
     elif run["finished_at"] is None:
         yield ""
         if run["questions"]:
@@ -194,6 +194,8 @@ def content(item: ExportItem) -> str:
     match item["type"]:
         case "json":
             return encoded(item["json"])
+        case "binary_url" if "preview" in item["metadata"]:
+            return f"{item['metadata']['preview']}… ({item['binary_url']})"
         case "binary":
             length = len(item["binary"]) * 3 // 4 - item["binary"][-2:].count("=")
             return f"({size(length)}, {item['mime'] or 'no MIME type'}; use --json to read them)"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from perdure.runtime.client.embedded import Embedded
 from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.terminal.interrupts import leave_soon
 from perdure.runtime.kernel.terminal.invocation import CommandRefusal, ExitCode
@@ -15,9 +14,10 @@ from perdure.runtime.kernel.terminal.output import best_effort_output
 from perdure.runtime.runs.commands.exit_code import exit_code_of
 from perdure.runtime.runs.commands.keyboard import Keyboard
 from perdure.runtime.runs.commands.live_view import display_for
+from perdure.runtime.runs.commands.outcome import traceback_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
     from perdure.runtime.client.choice import Choice
     from perdure.runtime.client.client import Client
@@ -32,34 +32,37 @@ TICK: Final = 0.25  # seconds between two updates of the elapsed time
 
 
 def stay(invocation: Invocation, choice: Choice, begin: Begin, interrupts: Interrupts) -> ExitCode:
-    """Begin a run, here or on a server, and stay with it; give the code of its outcome.
-
-    A process that executes the run goes on without output if nobody reads it.
-    """
-    with best_effort_output() if choice.server is None else nullcontext():
-        return trio.run(_stay, invocation, choice, begin, interrupts)
+    """Begin a run, here or on a server, and stay with it; give the code of its outcome."""
+    return trio.run(_stay, invocation, choice, begin, interrupts)
 
 
 async def _stay(
     invocation: Invocation, choice: Choice, begin: Begin, interrupts: Interrupts
 ) -> ExitCode:
-    """Begin and stay. An interrupt before there is a run to end cancels all of it."""
+    """Begin and stay. An interrupt before there is a run to end cancels all of it.
+
+    A run that is executed here goes on if nobody reads its output.
+    """
     code, begun = ExitCode.INTERRUPTED, trio.Event()
-    with interrupts.listening():
+    with interrupts.listening(), best_effort_output() if choice.is_here else nullcontext():
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_stop_beginning, interrupts, begun, nursery.cancel_scope)
             async with choice.client(writing=True) as client:
-                if isinstance(client, Embedded):
+                if choice.is_here:
                     begun.set()
                     await trio.lowlevel.checkpoint_if_cancelled()
                     code = await _execute(client, invocation, await begin(client), interrupts)
                 else:
                     answer = await begin(client)
                     begun.set()
-                    if not invocation.json:
-                        invocation.say(f"{choice.server_name} executes the run.", err=True)
+                    invocation.note(f"{choice.server_name} executes the run.")
                     code = await watch_run(
-                        client, invocation, answer, interrupts, is_answering=not invocation.json
+                        client,
+                        invocation,
+                        choice,
+                        answer,
+                        interrupts,
+                        is_answering=not invocation.json,
                     )
             nursery.cancel_scope.cancel()
     return code
@@ -74,7 +77,7 @@ async def _stop_beginning(
 
 
 async def _execute(
-    client: Embedded, invocation: Invocation, answer: RunAnswer, interrupts: Interrupts
+    client: Client, invocation: Invocation, answer: RunAnswer, interrupts: Interrupts
 ) -> ExitCode:
     """Stay with a run that this process executes: an interrupt is passed on to the run."""
     display, run_id = display_for(invocation), answer["run"]["run_id"]
@@ -94,7 +97,7 @@ async def _execute(
             code = await _show_end(client, run_id, display)
             if interrupts.count > 1:
                 leave_soon(code)
-            await client.node.settled()  # the children of the run end before this process
+            await client.settled()  # the children of the run end before this process
             nursery.cancel_scope.cancel()
     finally:
         display.close()
@@ -104,6 +107,7 @@ async def _execute(
 async def watch_run(
     client: Client,
     invocation: Invocation,
+    choice: Choice,
     answer: RunAnswer,
     interrupts: Interrupts,
     *,
@@ -126,7 +130,10 @@ async def watch_run(
                 if is_answering:
                     otherwise = f"use: perdure answer {run_id}"
                     keyboard = Keyboard(client, run_id, display, nursery, otherwise=otherwise)
-                await _follow_elsewhere(client, invocation, answer, display, keyboard, after)
+                with _telling_how_to_go_on(choice, run_id):
+                    await _follow(
+                        client, invocation, answer, display, keyboard=keyboard, after=after
+                    )
                 nursery.cancel_scope.cancel()
             if interrupts.count:
                 _say_that_it_continues(client, run_id, display)
@@ -145,33 +152,29 @@ def _say_that_it_continues(client: Client, run_id: str, display: Display) -> Non
 
 async def _show_end(client: Client, run_id: str, display: Display) -> ExitCode:
     ended: RunAnswer = await client.call("runs.get", {"run_id": run_id})
-    display.end(ended["run"], ended["cursor"])
+    display.end(ended["run"], ended["cursor"], await traceback_of(client, ended["run"]))
     return exit_code_of(ended["run"]["status"])
 
 
 # Following
 
 
-async def _follow_elsewhere(
-    client: Client,
-    invocation: Invocation,
-    answer: RunAnswer,
-    display: Display,
-    keyboard: Keyboard | None,
-    after: str | None,
-) -> None:
-    """Follow a run of another process; say how to go on if that process is gone."""
+@contextmanager
+def _telling_how_to_go_on(choice: Choice, run_id: str) -> Iterator[None]:
+    """Let the loss of the process that executes a run say what the user can do."""
     try:
-        await _follow(client, invocation, answer, display, keyboard=keyboard, after=after)
+        yield
     except OperationError as error:
         if error.code != "UNAVAILABLE":
             raise
-        again = f"perdure retry {answer['run']['run_id']}"
+        remedy = f"`perdure retry {run_id}` resumes the run here; `perdure serve` resumes all runs."
+        if choice.is_elsewhere:
+            remedy = f"`perdure watch {run_id}` follows the run once the server is back."
         raise CommandRefusal(
             f"{error.message[:1].upper()}{error.message[1:]}: nothing more is heard of the run.",
             code=error.code,
             exit_code=ExitCode.UNAVAILABLE,
-            remedy=f"`{again}` resumes the run here; `perdure serve` resumes all runs.",
+            remedy=remedy,
         ) from error
 
 

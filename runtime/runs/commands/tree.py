@@ -55,20 +55,22 @@ def tree_lines(
     columns: Sequence[Column], tops: Sequence[Family], cells: Cells, width: int | None
 ) -> list[str]:
     """Return one aligned table; the first cell of each child is indented under its parent's."""
-    return table(columns, _rows(tops, cells, len(columns), 0), width)
+    rows = [row for top in tops for row in _rows(top, cells, len(columns), "", "")]
+    return table(columns, rows, width)
 
 
 def _rows(
-    group: Sequence[Family], cells: Cells, columns: int, depth: int
+    family: Family, cells: Cells, columns: int, branch: str, under: str
 ) -> Iterator[Sequence[Cell | str]]:
-    """Yield each run before its children, and after them how many more there are."""
-    for family in group:
-        first, *rest = cells(family["run"])
-        yield _indented(depth, first), *rest
-        yield from _rows(family["children"], cells, columns, depth + 1)
-        if family["more"]:
-            yield _indented(depth + 1, f"and {family['more']:,} more"), *[""] * (columns - 1)
+    """Yield a run before its children, and after them how many more there are.
 
-
-def _indented(depth: int, text: Cell | str) -> str:
-    return f"{text}" if depth == 0 else f"{'· ' * (depth - 1)}└ {text}"
+    ``branch`` leads to the run in its first cell, ``under`` to those under it.
+    """
+    first, *rest = cells(family["run"])
+    yield f"{branch}{first}", *rest
+    for number, child in enumerate(family["children"], 1):
+        is_last = number == len(family["children"]) and not family["more"]
+        corner, line = ("└ ", "  ") if is_last else ("├ ", "│ ")
+        yield from _rows(child, cells, columns, under + corner, under + line)
+    if family["more"]:
+        yield f"{under}└ and {family['more']:,} more", *[""] * (columns - 1)

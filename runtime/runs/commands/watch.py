@@ -66,4 +66,4 @@ async def _watch(
 
     async with choice.client() as client:
         with interrupts.listening():
-            return await watch_run(client, invocation, answer, interrupts, after=after)
+            return await watch_run(client, invocation, choice, answer, interrupts, after=after)

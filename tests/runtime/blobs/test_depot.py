@@ -13,7 +13,7 @@ import pytest
 
 import perdure.eventlog.sqlite.file
 import perdure.runtime.blobs.file_depot
-from perdure.runtime.blobs.blob import Blob, blob_at, mentions
+from perdure.runtime.blobs.blob import Blob, blob_at, blob_path, mentions
 from perdure.runtime.blobs.depot import Depot, MemoryDepot
 from perdure.runtime.blobs.file_depot import FileDepot
 
@@ -158,7 +158,11 @@ def test_an_address_is_found_wherever_it_is_mentioned() -> None:
     """In any event, at any depth; what only looks like one is none."""
     one, two = blob_of(b"1"), blob_of(b"2")
     body = f"x{one.url} y{two.url}z perdure:blob/A/{one.sha256} perdure:blob/a/bc".encode()
-    assert list(mentions(body)) == [one, two]
+    assert list(mentions(body, "0192-own")) == [one, two]
+    path = blob_path(two.scope, two.sha256)
+    body = f"[{path}] /runs/A/blobs/{one.sha256}".encode()
+    assert list(mentions(body, two.scope)) == [two]
+    assert list(mentions(body, "0192-session")) == [two, Blob("0192-session", two.sha256)]
     assert blob_at(one.url) == one
     assert blob_at(one.url + "0") is None
 

@@ -9,9 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from perdure.runtime.features import FEATURES
 from tests.runtime.cli.terminal import Shell, wait_for_line
 from tests.runtime.cli.test_cli import imported
 from tests.runtime.cli.test_cli_answer import left_asking
+
+WRITING = {"run", "retry", "cancel", "answer"}
+ABOUT_A_RUN = ("show", "history", "export", "logs", "watch")
 
 
 @contextmanager
@@ -39,10 +43,14 @@ def reading_commands(shell: Shell) -> list[tuple[str, ...]]:
         ("runs", "--limit", "2", "--at", shell.json("show", ids[1])["cursor"]),
         ("runs", "--after", page["next_after"], "--limit", "2"),
         ("runs", "--at", "2020-01-01"),
+        ("runs", "--tree"),
+        ("runs", "--group", "root"),
+        ("runs", "--started-by", next(run["run_id"] for run in runs if run["children"])),
         ("show", asking, "--at", then),  # with its question
+        ("history", asking, "--at", then),
         ("plugins",),
     ]
-    commands += [(name, run_id) for run_id in ids for name in ("show", "export", "logs")]
+    commands += [(name, run_id) for run_id in ids for name in ABOUT_A_RUN]
     refused: list[tuple[str, ...]] = [
         ("show", "ffff"),
         ("show", ids[0][:3]),
@@ -62,8 +70,16 @@ def used(shell: Shell) -> Shell:
     shell.call("retry", shell.runs()[0]["run_id"])
     shell.call("run", "test.exports")
     shell.call("run", "demo.spam", "--arg", "n=700")
+    shell.call("run", "test.brood")
     left_asking(shell, "demo.ask")
     return shell
+
+
+def test_every_command_of_the_features_reads_or_is_known_to_write(used: Shell) -> None:
+    """A command that is added is tried both ways, or named here as one that writes."""
+    tried = {words[0] for words in reading_commands(used)}
+    assert not tried & WRITING
+    assert tried | WRITING == {command.name for command in FEATURES.commands}
 
 
 def test_reading_commands_print_the_same_over_a_server(used: Shell) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.runtime.cli.terminal import Shell
+from perdure.eventlog import SqliteStore, StoreFailed
+from tests.runtime.cli.terminal import Shell, wait_for_line
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "log-format-1.db"
 
@@ -63,3 +66,27 @@ def test_a_log_that_lost_its_end_is_told_with_the_remedy(used: Shell) -> None:
     refused = used.call("run", "demo.count")
     assert refused.exit_code == 1
     assert "Put log.db-wal back" in refused.output
+
+
+@pytest.mark.parametrize("words", [("run", "demo.count"), ("serve", "--port", "0")])
+def test_a_disk_that_fails_is_told_in_one_message(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """What stopped the log, and what to do; not where in the code each task was."""
+    with shell.process("run", "demo.count", "--arg", "to=1000") as process:
+        wait_for_line(process, lambda line: "running" in line)
+    commits, commit = itertools.count(), SqliteStore.commit
+
+    def fail_later(store: SqliteStore, records: Any) -> None:
+        if next(commits) > 2:
+            raise StoreFailed("OperationalError: disk I/O error")
+        commit(store, records)
+
+    monkeypatch.setattr(SqliteStore, "commit", fail_later)
+    result = shell.call(*words)
+    assert result.exit_code == 5
+    assert "The log cannot be used any more: OperationalError: disk I/O error." in result.stderr
+    assert "Look at the disk, then start again" in result.stderr
+    assert "Traceback" not in result.stderr
+    monkeypatch.undo()
+    assert shell.call("log", "verify").exit_code == 0

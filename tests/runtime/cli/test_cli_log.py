@@ -12,7 +12,6 @@ import pytest
 from perdure.eventlog.env import RealEnv
 from perdure.eventlog.sqlite import SqliteStore
 from perdure.eventlog.sqlite.lock import holder_of
-from perdure.runtime.process import sandbox
 from tests.runtime.cli.terminal import Shell
 from tests.runtime.settings import TABLE
 
@@ -128,7 +127,6 @@ def test_a_backup_is_verified_where_it_lies(used: Shell) -> None:
         ("runs",),
         ("serve", "--port", "0"),
         ("log", "restore", "copy.perdure"),
-        ("doctor",),
     ],
 )
 def test_a_backup_is_no_place_for_a_log(used: Shell, words: tuple[str, ...]) -> None:
@@ -169,31 +167,6 @@ def test_what_cannot_be_backed_up_or_restored_leaves_nothing(shell: Shell) -> No
     assert sorted(path.name for path in Path().iterdir()) == ["data", "text"]
 
 
-def test_doctor_looks_at_everything(used: Shell) -> None:
-    """Versions, log, disk, clock and sandbox; nothing is left behind."""
-    checks = {check["name"]: check for check in used.json("doctor")["checks"]}
-    assert checks.keys() >= {
-        "perdure",
-        "python",
-        "sqlite",
-        "log",
-        "writer",
-        "disk space",
-        "fsync",
-        "clock",
-        "unshare",
-        "user namespaces",
-        "pid namespace",
-        "network namespace",
-        "cgroups",
-    }
-    assert "format 2" in checks["log"]["value"]
-    assert checks["writer"]["value"] == "nobody"
-    assert {check["status"] for check in checks.values()} <= {"ok", "warn"}
-    assert all(check["remedy"] for check in checks.values() if check["status"] != "ok")
-    assert not list(used.data.glob(".perdure-doctor*"))
-
-
 def test_what_is_made_is_for_its_owner_alone(used: Shell) -> None:
     """Directories, the log, projections, backups; doctor tells if somebody has opened them."""
     used.call("log", "backup", "copy.perdure")
@@ -207,40 +180,6 @@ def test_what_is_made_is_for_its_owner_alone(used: Shell) -> None:
     checks = {check["name"]: check for check in used.json("doctor")["checks"]}
     assert checks["data directory"]["status"] == "warn"
     assert f"chmod 700 {used.data}" in checks["data directory"]["remedy"]
-
-
-def test_doctor_tries_what_processes_are_shut_in_with(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What a system lists and does not allow is no help, and it says what that means."""
-    monkeypatch.setattr(sandbox, "features", lambda: sandbox.SandboxFeatures(None, None))
-    checks = {check["name"]: check for check in shell.json("doctor")["checks"]}
-    for name, remedy in (("pid", "can outlive their run"), ("network", "has no effect")):
-        check = checks[f"{name} namespace"]
-        assert (check["status"], check["value"]) == ("warn", "tried in vain")
-        assert remedy in check["remedy"]
-
-
-def test_doctor_before_the_first_run(shell: Shell) -> None:
-    """There is nothing to complain of, and nothing is made."""
-    result = shell.call("doctor")
-    assert result.exit_code == 0
-    assert "none yet" in result.output
-    assert not shell.data.exists()
-
-
-def test_doctor_finds_what_is_wrong(used: Shell) -> None:
-    """A log that cannot be read, and a clock that went back."""
-    ahead = sqlite3.connect(used.data / "log.db")
-    ahead.execute("DROP TRIGGER events_are_never_changed")
-    ahead.execute("UPDATE events SET commit_time = 4102444800000000000")
-    ahead.commit()
-    ahead.close()
-    assert "The clock was set back" in used.call("doctor").output
-    (used.data / "log.db").write_bytes(b"nothing")
-    result = used.call("doctor")
-    assert result.exit_code == 1
-    assert "is not a log" in result.output
 
 
 def test_the_holder_of_a_log_is_known_without_disturbing_it(tmp_path: Path) -> None:

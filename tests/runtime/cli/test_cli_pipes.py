@@ -159,3 +159,25 @@ def test_a_run_that_a_server_executes_goes_on_without_its_watcher(
             assert process.wait(PATIENCE) == -signal.SIGPIPE
             assert "rror" not in process.stderr.read()
         eventually(lambda: statuses(shell) == ["succeeded"])
+
+
+@pytest.mark.parametrize(
+    "words", [("runs",), ("runs", "--json"), ("plugins",), ("config",), ("--help",), ("--version",)]
+)
+def test_output_that_cannot_be_written_is_named(shell: Shell, words: tuple[str, ...]) -> None:
+    """A full disk under the output is no fault of the data directory."""
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [str(COMMAND), *words],
+            env=shell.environment(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+    assert done.returncode == 5, done.stderr
+    assert "standard output: No space left on device." in done.stderr
+    assert "Send the output elsewhere" in done.stderr
+    assert "--data-dir" not in done.stderr
+    assert "Traceback" not in done.stderr

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from perdure.runtime.kernel.terminal.text import clean, clipped, columns_of, duration, size
+from perdure.runtime.kernel.terminal.text import (
+    clean,
+    clipped,
+    columns_of,
+    duration,
+    printable,
+    size,
+)
+from tests.eventlog.read_only import read_only
 from tests.runtime.cli.terminal import Shell
 
 
@@ -160,7 +169,10 @@ def test_the_past_is_shown_at_a_cursor_and_at_an_instant(used: Shell) -> None:
     then = used.json("show", run_id, "--at", started)
     assert then["run"]["status"] in {"queued", "running"}
     assert used.json("show", run_id, "--at", then["cursor"]) == then
-    assert "This is an earlier state" in used.call("show", run_id, "--at", then["cursor"]).output
+    assert (
+        "This is the state at that moment"
+        in used.call("show", run_id, "--at", then["cursor"]).output
+    )
     page = used.json("runs", "--at", then["cursor"])
     assert [run["run_id"] for run in page["runs"]] == [run_id]
     assert page["runs"][0] == then["run"]
@@ -221,6 +233,15 @@ def test_exports_are_printed_in_order(used: Shell) -> None:
     assert used.json_lines("export", failed) == []
 
 
+def test_a_large_text_is_printed_by_its_beginning_and_its_address(shell: Shell) -> None:
+    """All of it is at the address."""
+    shell.call("run", "test.pour", "--arg", "items=1", "--arg", "size=70000")
+    run_id = shell.runs()[0]["run_id"]
+    (item,) = shell.json_lines("export", run_id)
+    shown = shell.call("export", run_id).output.splitlines()[1]
+    assert shown == f"{'x' * 200}… ({item['binary_url']})"
+
+
 def test_log_lines_have_time_and_level_and_dropped_ones_are_counted(shell: Shell) -> None:
     """Every line of a few; of a flood what was kept, and how many were not."""
     shell.call("run", "demo.fail")
@@ -265,6 +286,21 @@ def test_a_file_that_is_no_log_is_told(shell: Shell) -> None:
 def test_what_people_read_cannot_steer_their_terminal() -> None:
     """Control characters and directions are shown as what they are not."""
     assert clean("a\x1b[31mb\x07\x9bc\u202ed\te\nf") == "a\ufffd[31mb\ufffd\ufffdc\ufffdd\te\nf"
+    assert printable("a\x1b[31mb\x1b[2J\x1b]0;c\x07\td") == "a\x1b[31mb\ufffd[2J\ufffd]0;c\ufffd\td"
+
+
+@pytest.mark.parametrize("command", ["run", "watch", "show", "runs", "history", "logs"])
+def test_an_errors_code_cannot_steer_the_terminal(shell: Shell, command: str) -> None:
+    """Wherever it is shown: a plugin chooses it."""
+    code = "MINE\x1b]0;owned\x07\x1b[2J"
+    words: tuple[str, ...] = ("demo.fail", "--arg", f"code={code}")
+    if command != "run":
+        shell.call("run", *words)
+        words = () if command == "runs" else (str(shell.runs()[0]["run_id"]),)
+    printed = shell.on_a_terminal(command, *words, columns=200)
+    assert "MINE\ufffd]0;owned\ufffd\ufffd[2J" in printed
+    assert "\x1b]0" not in printed
+    assert "\x1b[2J" not in printed
 
 
 @pytest.mark.parametrize(
@@ -286,3 +322,30 @@ def test_what_people_read_cannot_steer_their_terminal() -> None:
 def test_values_as_people_read_them(shown: Any, expected: Any) -> None:
     """Short, and never wider than they may be."""
     assert shown == expected
+
+
+def test_reading_commands_write_nothing(shell: Shell) -> None:
+    """On a directory that is read-only they answer as anywhere, by what the files beside it hold.
+
+    Only what is to be written fails, and says why.
+    """
+    shell.call("run", "demo.count", "--arg", "to=12", "--arg", "delay=0")
+    (run,) = shell.runs()
+    run_id = str(run["run_id"])
+    commands = [
+        ("runs",),
+        ("runs", "--status", "succeeded", "--tree"),
+        ("log", "verify"),
+        *((name, run_id) for name in ("show", "logs", "export", "history", "watch")),
+    ]
+    before = [shell.call(*words).output for words in commands]
+    files = sorted(shell.data.rglob("*"))
+    with read_only(shell.data):
+        for words, printed in zip(commands, before, strict=True):
+            assert shell.call(*words).output == printed, words
+        assert shell.json("log", "backup", "copy.perdure")["records"] > 5
+        checks = json.loads(shell.call("doctor", "--json").stdout)["checks"]
+        assert [check["name"] for check in checks if check["status"] == "fail"] == ["fsync"]
+        refused = shell.call("run", "demo.count")
+        assert (refused.exit_code, "--data-dir" in refused.stderr) == (5, True)
+    assert sorted(shell.data.rglob("*")) == files

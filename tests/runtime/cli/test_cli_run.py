@@ -155,9 +155,9 @@ def test_what_can_only_be_text_stays_text(kind: Any, typed: str, meant: Any) -> 
         (["demo.count", "--arg", "=1"], "is not NAME=VALUE"),
         (["demo.count", "--arg", "to=1", "--arg", "to=2"], "given twice"),
         (["demo.count", "--arg", "to=many"], "demo.count takes [to=10] [delay=0.1]"),
-        (["demo.count", "--arg", "to=0"], "`int` >= 1"),
-        (["demo.count", "--arg", "too=5"], "unknown field `too`"),
-        (["demo.count", "--arg", "to=null"], "Expected `int`, got `null`"),
+        (["demo.count", "--arg", "to=0"], "args.to: expected int >= 1"),
+        (["demo.count", "--arg", "too=5"], "args.too: expected one of the names"),
+        (["demo.count", "--arg", "to=null"], "args.to: expected int, got null"),
         (["demo.count", "--timeout", "0"], "--timeout"),
         (["demo.count", "--timeout", "soon"], "--timeout"),
         (["demo.count", "--key", ""], "idempotency_key"),
@@ -175,6 +175,14 @@ def test_bad_input_is_refused_and_leaves_nothing(shell: Shell, words: list[str],
     assert shell.runs() == []
     if "--key" not in words and "--task" not in words:
         assert not shell.data.exists(), "not even a directory is made"
+
+
+def test_bad_arguments_are_named_for_programs_too(shell: Shell) -> None:
+    """With --json the details of VALIDATION_ERROR are there, as over HTTP."""
+    result = shell.call("run", "demo.count", "--arg", "to=null", "--arg", "too=1", "--json")
+    told = json.loads(result.stderr)["error"]
+    paths = [each["path"] for each in told["details"]["errors"]]
+    assert (told["code"], paths) == ("VALIDATION_ERROR", ["args.too", "args.to"])
 
 
 def test_a_plugin_that_cannot_be_loaded_is_named_and_the_rest_works(shell: Shell) -> None:
@@ -247,10 +255,10 @@ def test_ctrl_c_twice_forces_it(shell: Shell) -> None:
 def test_ctrl_c_three_times_leaves_at_once(shell: Shell) -> None:
     """Even while an entry blocks the event loop; the run can be gone on with."""
     Path("blocking.py").write_text(
-        "import time\nfrom perdure import RunContext, entry, plugin\n\n"
+        "import os, time\nfrom perdure import RunContext, entry, plugin\n\n"
         "@plugin('blocking')\nclass Blocking:\n    @entry\n"
         "    async def block(self, ctx: RunContext) -> None:\n"
-        "        print('blocks', flush=True)\n        time.sleep(60)\n",
+        "        os.write(1, b'blocks\\n')\n        time.sleep(60)\n",
         "utf-8",
     )
     path = os.pathsep.join([str(Path.cwd()), shell.environment()["PYTHONPATH"]])

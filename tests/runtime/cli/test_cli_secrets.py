@@ -46,7 +46,7 @@ def test_a_secret_that_does_not_fit_is_not_said(shell: Shell) -> None:
     """The error names the argument."""
     said = shell.call("run", "test.choosy", "--arg", "token=short1", **MODULES)
     assert said.exit_code == 2
-    assert "$.token" in said.output
+    assert "args.token" in said.output
     assert "short1" not in said.output
     lost = shell.call("run", "test.use", "--arg", 'token={"secret": "cow"}', **MODULES)
     assert "PERDURE_SECRET_COW" in lost.output

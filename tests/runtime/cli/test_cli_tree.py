@@ -25,11 +25,11 @@ def test_a_tree_shows_children_under_their_parents(related: Shell) -> None:
     """Newest first, each run once; the newest of many, and how many more there are."""
     lines = related.call("runs", "--tree", COLUMNS="80").stdout.splitlines()
     assert max(map(len, lines)) <= 80
-    tops = [line for line in lines[1:] if line[0] not in "└·"]
+    tops = [line for line in lines[1:] if line[0] not in "├└"]
     assert ["brood" in line for line in tops] == [True, False]
     under = lines[lines.index(tops[0]) + 1 : lines.index(tops[1])]
     assert len(under) == tree.WIDTH + 1
-    assert all(line.startswith("└ ") for line in under)
+    assert all(line.startswith("├ ") for line in under[:-1])
     assert under[-1] == "└ and 2 more"
 
 
@@ -45,6 +45,20 @@ def test_a_tree_is_a_tree_for_programs_too(related: Shell) -> None:
     early = related.json("runs", "--tree", "--at", "2020-01-01")
     assert early["families"] == []
     assert "No runs yet" in Shell(related.data / "elsewhere").call("runs", "--tree").output
+
+
+def test_the_runs_that_a_run_has_started_are_listed(related: Shell) -> None:
+    """By its id or a prefix; also as a tree, and none is told as such."""
+    (family, alone) = related.json("runs", "--tree")["families"]
+    parent = family["run"]["run_id"]
+    children = related.json("runs", "--started-by", parent[:30])["runs"]
+    assert len(children) == tree.WIDTH + 2
+    assert {child["started_by"] for child in children} == {parent}
+    tops = related.json("runs", "--tree", "--started-by", parent)["families"]
+    assert [top["run"] for top in tops] == children
+    none = related.call("runs", "--started-by", alone["run"]["run_id"])
+    assert none.stdout.startswith("No runs match.")
+    assert related.call("runs", "--started-by", "ffff").exit_code == 2
 
 
 def test_a_tree_and_groups_exclude_each_other(related: Shell) -> None:

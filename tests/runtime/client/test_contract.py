@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import trio
 
+from perdure.runtime.features import FEATURES
 from perdure.runtime.kernel.errors import OperationError
 from tests.runtime.client.sides import SIDES, Asked, asked_through, events_in, until
 
@@ -39,6 +40,7 @@ async def test_calls_that_read_are_answered_alike_now_and_as_it_was(
             ("runs.export", {"run_id": run_id}),
             ("runs.logs", {"run_id": run_id}),
             ("runs.questions", {"run_id": run_id}),
+            ("runs.history", {"run_id": run_id}),
             ("plugins.list", {}),
         ):
             answer = await asked.client.call(operation, args)
@@ -49,6 +51,49 @@ async def test_calls_that_read_are_answered_alike_now_and_as_it_was(
         assert len((await asked.client.call("runs.list", {}))["runs"]) == 2
         assert await asked.client.call("runs.list", {"at": before["cursor"]}) == before
         assert asked.client.at_work
+
+
+@pytest.mark.parametrize("side", ["embedded", "remote"])
+async def test_calls_that_write_are_done_once_and_answered_alike(tmp_path: Path, side: str) -> None:
+    """Begin, ask to end, wait, run again: each answer is what the node has from then on."""
+    async with asked_through(side, tmp_path) as asked:
+        call = asked.client.call
+        new = {"plugin_id": "test", "entry_id": "nap", "args": {"seconds": 600}}
+        created = await call("runs.create", {**new, "idempotency_key": "k"})
+        run_id = created["run"]["run_id"]
+        again = await call("runs.create", {**new, "idempotency_key": "k"})
+        assert again["run"]["run_id"] == run_id
+        with pytest.raises(OperationError) as refused:
+            await call("runs.retry", {"run_id": run_id})
+        assert refused.value.code == "RUN_NOT_TERMINAL"
+        short = await call("runs.wait", {"run_id": run_id, "timeout": 0.01})
+        assert short["run"]["finished_at"] is None
+        await call("runs.cancel", {"run_id": run_id, "reason": "enough"})
+        ended = await call("runs.wait", {"run_id": run_id, "timeout": 20})
+        assert ended["run"]["status"] == "canceled"
+        assert ended == await asked.direct("runs.get", {"run_id": run_id})
+        retried = await call("runs.retry", {"run_id": run_id})
+        assert (retried["run"]["attempt"], retried["run"]["parent_run_id"]) == (2, run_id)
+        runs = (await asked.direct("runs.list", {}))["runs"]
+        assert {run["run_id"] for run in runs} == {run_id, retried["run"]["run_id"]}
+
+
+async def test_beside_a_log_a_call_that_writes_says_what_is_missing(tmp_path: Path) -> None:
+    """Every operation of the table that it cannot do, none of which it has done."""
+    async with asked_through("beside", tmp_path) as asked:
+        missing = set()
+        for name in FEATURES.operations.keys() - {"log.follow"}:
+            with pytest.raises(OperationError) as refused:
+                await asked.client.call(name, {"no": "such argument"})
+            if refused.value.code == "UNAVAILABLE":
+                missing.add(name)
+                assert refused.value.message == (
+                    f"{name} needs a server, and this process only reads the log;"
+                    " start one: perdure serve"
+                )
+        assert missing >= {"runs.create", "runs.cancel", "runs.retry", "runs.wait", "runs.answer"}
+        assert not missing & {"runs.get", "runs.list", "runs.export", "runs.logs", "runs.history"}
+        assert (await asked.direct("runs.list", {}))["runs"] == []
 
 
 @EACH

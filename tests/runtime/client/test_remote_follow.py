@@ -62,6 +62,17 @@ async def test_what_waits_is_bounded_by_its_window() -> None:
     assert (last.events, last.cursor) == (["b", "c"], "heartbeat 99")
 
 
+async def test_a_record_of_many_events_is_paid_for() -> None:
+    """Its events stay together, more than the window has: credit is given until more can come."""
+    given: list[int] = []
+    follow = RemoteFollow({"channel": "log"}, None, limit=3)
+    credit = follow.begin()
+    follow.grant = given.append
+    follow.take(Events(1, list(range(10)), "10"))
+    await anext(follow)
+    assert credit - 10 + sum(given) == 3
+
+
 async def test_a_wait_that_is_cancelled_loses_nothing() -> None:
     """Neither the delivery nor the credit for it."""
     given: list[int] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
@@ -32,6 +32,7 @@ class Peer:
 
     async def messages(self) -> AsyncGenerator[dict[str, Any]]:
         """Shake hands, then give what the client says."""
+        whole = b""
         while data := await self._stream.receive_some(65536):
             self._half.receive_data(data)
             for event in self._half.events():
@@ -39,7 +40,10 @@ class Peer:
                     accept = AcceptConnection(subprotocol=SUBPROTOCOL)
                     await self._stream.send_all(self._half.send(accept))
                 elif isinstance(event, BytesMessage):
-                    yield cbor2.loads(bytes(event.data))
+                    whole += event.data
+                    if event.message_finished:
+                        yield cbor2.loads(whole)
+                        whole = b""
                 elif isinstance(event, CloseConnection):
                     return
 
@@ -59,12 +63,17 @@ Script = Callable[[Peer, dict[str, Any]], Awaitable[None]]
 
 
 @asynccontextmanager
-async def scripted(script: Script, patience: float) -> AsyncIterator[tuple[Remote, list[Peer]]]:
-    """A client of a server that answers each message by a script."""
+async def scripted(
+    script: Script, patience: float, refusing: Collection[int] = (), **options: Any
+) -> AsyncIterator[tuple[Remote, list[Peer]]]:
+    """A client of a server that answers each message by a script, and refuses some connections."""
     peers: list[Peer] = []
 
     async def serve(stream: trio.SocketStream) -> None:
         peers.append(peer := Peer(len(peers) + 1, stream))
+        if peer.number in refusing:
+            await stream.aclose()
+            return
         try:
             async with aclosing(peer.messages()) as messages:
                 async for message in messages:
@@ -77,7 +86,7 @@ async def scripted(script: Script, patience: float) -> AsyncIterator[tuple[Remot
     url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}"
     async with trio.open_nursery() as nursery:
         nursery.start_soon(trio.serve_listeners, serve, [listener])
-        async with remote_at(url, patience=patience) as client:
+        async with remote_at(url, patience=patience, **options) as client:
             with trio.fail_after(PATIENCE):
                 yield client, peers
         nursery.cancel_scope.cancel()
@@ -178,3 +187,93 @@ async def test_a_server_that_makes_no_sense_is_a_lost_connection() -> None:
 
     async with scripted(script, 5) as (client, _):
         assert await client.call(CALL, {}) == {}
+
+
+async def test_people_are_told_that_the_server_is_lost_and_found() -> None:
+    """Once each, however often it is tried meanwhile."""
+    told: list[str] = []
+
+    async def script(peer: Peer, message: dict[str, Any]) -> None:
+        if peer.number == 1:
+            await peer.leave()
+        else:
+            await peer.say({"id": message["id"], "ok": {}})
+
+    async with scripted(script, 5, (2, 3, 4), tell=told.append) as (client, peers):
+        assert await client.call(CALL, {}) == {}
+    assert len(peers) == 5
+    assert told[0].startswith("Warning: the server at http://127.0.0.1:")
+    assert told[0].endswith(" does not answer; trying again for 5 s.")
+    assert told[1:] == ["Connected again."]
+
+
+async def test_a_short_break_is_not_worth_a_word() -> None:
+    """The first attempt finds the server again."""
+    told: list[str] = []
+
+    async def script(peer: Peer, message: dict[str, Any]) -> None:
+        if peer.number == 1:
+            await peer.leave()
+        else:
+            await peer.say({"id": message["id"], "ok": {}})
+
+    async with scripted(script, 5, tell=told.append) as (client, peers):
+        await client.call(CALL, {})
+    assert (len(peers), told) == (2, [])
+
+
+async def test_a_server_that_becomes_silent_is_left_for_another_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A server that lives pings; one that does not even do that is lost."""
+    monkeypatch.setattr("perdure.runtime.client.remote_connection.SILENCE", 0.05)
+
+    async def script(peer: Peer, message: dict[str, Any]) -> None:
+        if peer.number > 1:
+            await peer.say({"id": message["id"], "ok": {"number": peer.number}})
+
+    async with scripted(script, 5) as (client, _):
+        assert (await client.call(CALL, {}))["number"] > 1
+
+
+async def test_a_server_that_takes_nothing_is_left_for_another_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its buffers are full: what does not leave in time is sent on another connection."""
+    monkeypatch.setattr("perdure.runtime.client.remote_connection.SENDING", 0.3)
+    large = {"beginning": "x" * 900_000}
+    answers: list[Any] = []
+
+    async def script(peer: Peer, message: dict[str, Any]) -> None:
+        if peer.number == 1:
+            await trio.sleep_forever()
+        await peer.say({"id": message["id"], "ok": {"number": peer.number}})
+
+    async with scripted(script, 5) as (client, _), trio.open_nursery() as nursery:
+
+        async def call() -> None:
+            answers.append(await client.call("runs.find", large))
+
+        for _ in range(10):
+            nursery.start_soon(call)
+    assert [answer["number"] > 1 for answer in answers] == [True] * 10
+
+
+async def test_a_call_that_is_cancelled_while_it_is_sent_spoils_nothing() -> None:
+    """Its message leaves as a whole: half a frame would make nonsense of all that follow."""
+    large = {"beginning": "x" * 900_000}
+    heard: list[int] = []
+
+    async def script(peer: Peer, message: dict[str, Any]) -> None:
+        heard.append(len(message["args"].get("beginning", "")))
+        await peer.say({"id": message["id"], "ok": {}})
+
+    async with scripted(script, 5) as (client, peers):
+        for _ in range(20):
+            with trio.move_on_after(0.001):
+                await client.call("runs.find", large)
+        assert await client.call(CALL, {}) == {}
+        assert len(peers) == 1, "the connection is the first"
+    assert heard[-1] == 0
+    assert {900_000} >= set(heard[:-1])
+    assert len(heard) > 1

@@ -59,18 +59,30 @@ def test_pieces_make_one_message_and_pings_are_answered() -> None:
     assert replies
 
 
-@pytest.mark.parametrize("data", [b"", b"no HTTP at all\r\n\r\n"])
-def test_an_end_or_nonsense_in_the_handshake_is_a_lost_connection(data: bytes) -> None:
+@pytest.mark.parametrize("before", [b"", b"HTTP/1.1 101"])
+def test_an_end_in_the_handshake_is_a_lost_connection(before: bytes) -> None:
     """It may be tried again."""
     wire = Wire(Address.of("http://localhost"))
     wire.hello()
-    assert isinstance(wire.receive(data).lost, ConnectionLost)
+    if before:
+        assert wire.receive(before).lost is None
+    assert isinstance(wire.receive(b"").lost, ConnectionLost)
+
+
+def test_what_speaks_no_http_is_no_perdure() -> None:
+    """It is not tried again; the address may lack the s of https."""
+    wire = Wire(Address.of("http://localhost"))
+    wire.hello()
+    with pytest.raises(OperationError, match="is it https:") as refused:
+        wire.receive(b"no HTTP at all\r\n\r\n")
+    assert refused.value.code == "NOT_FOUND"
 
 
 @pytest.mark.parametrize(
     ("status", "body", "code"),
     [
         (404, b"<html>", "NOT_FOUND"),
+        (404, b'{"error":{"code":"NOT_FOUND","message":"m","details":null}}', "NOT_FOUND"),
         (502, b"<html>", "UNAVAILABLE"),
         (503, b'{"error":{"code":"UNAVAILABLE","message":"m","details":null}}', "UNAVAILABLE"),
         (421, b'{"error":{"code":"HOST_REFUSED","message":"m","details":null}}', "HOST_REFUSED"),
@@ -84,3 +96,6 @@ def test_a_refused_handshake_is_an_error_of_the_table(status: int, body: bytes, 
     with pytest.raises(OperationError) as refused:
         wire.receive(head + body)
     assert refused.value.code == code
+    assert ("there is no Perdure at http://localhost" in refused.value.message) == (
+        code == "NOT_FOUND" or status == 502
+    )

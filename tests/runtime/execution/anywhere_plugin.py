@@ -7,10 +7,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final, NamedTuple
-
-import trio
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 from perdure import (
     PluginError,
@@ -23,37 +21,11 @@ from perdure import (
     entry,
     plugin,
 )
+from tests.runtime.execution.retried_bodies import AWAITED, INLINE, PLAIN, Place, RetriedBodies
 from tests.runtime.execution.wrong_calls import wrong_calls
 
 log = logging.getLogger("somebody.elses")
 PLACES: Final = ("inline", "threaded", "plain", "awaited")
-
-
-class Place(NamedTuple):
-    """How a body waits where it is executed."""
-
-    wait: Callable[[Any], Awaitable[Any]]  # for what is awaited inline
-    pause: Callable[[float], Awaitable[None]]
-
-
-async def as_it_is(value: Any) -> Any:
-    """Give a value that was not awaited."""
-    return value
-
-
-async def awaited(value: Any) -> Any:
-    """Wait for a value."""
-    return await value
-
-
-async def sleep(seconds: float) -> None:
-    """Sleep, and let nobody else go on meanwhile."""
-    time.sleep(seconds)  # noqa: ASYNC251 - there is nobody else
-
-
-INLINE: Final = Place(awaited, trio.sleep)
-PLAIN: Final = Place(as_it_is, sleep)
-AWAITED: Final = Place(awaited, asyncio.sleep)
 
 
 def driven(body: Coroutine[Any, Any, Any]) -> Any:
@@ -65,7 +37,7 @@ def driven(body: Coroutine[Any, Any, Any]) -> Any:
     raise AssertionError("it waits")
 
 
-class Bodies:
+class Bodies(RetriedBodies):
     """What the tests let a run do."""
 
     async def who(self, run: Any, at: Place) -> list[Any]:
@@ -81,6 +53,7 @@ class Bodies:
         run.status("loading", "the first part")
         await at.pause(0.3)
         run.progress(0.4, "x")
+        await at.pause(0.3)
         await at.wait(run.ask("seen?"))
 
     async def nothing(self, run: Any, at: Place) -> None:
@@ -210,29 +183,11 @@ class Bodies:
         child = await at.wait(run.start("anywhere", "inline", {"what": "nothing"}))
         return {**said, "start": isinstance(child, str)}
 
-    def body(self, at: Place, fn: Callable[[], Any]) -> Callable[[], Any]:
-        """Give a function as it is a step's body in a place."""
-
-        async def awaited() -> Any:
-            return fn()
-
-        return fn if at is PLAIN else awaited
-
     async def refusals(self, run: Any, at: Place) -> dict[str, list[str]]:
         """Make calls that are wrong in themselves, and tell what each raises."""
         step = self.body(at, lambda: 1)
         await at.wait(run.step("used", step))
         return {name: await self.raised(call, at) for name, call in wrong_calls(run, step).items()}
-
-    async def raised(self, call: Callable[[], Any], at: Place) -> list[str]:
-        """Make a call; tell the type and the text of what it raises."""
-        try:
-            given = call()
-            if given is not None:
-                await at.wait(given)
-        except Exception as error:  # noqa: BLE001 - whatever it is
-            return [type(error).__name__, str(error)]
-        return []
 
     async def unrecordable(self, run: Any, at: Place) -> list[str]:
         """Return from a step what cannot be recorded."""

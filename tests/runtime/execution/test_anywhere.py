@@ -66,7 +66,7 @@ def workers() -> list[str]:
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it may be gone
             command = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-            is_ours = command.startswith(sys.executable) and "anywhere_plugin:Anywhere" in command
+            is_ours = command.startswith(f"{sys.executable} -m ") and "anywhere_plugin:" in command
             if is_ours and os.getpid() in ancestors(int(path.name)):
                 found.append(command)
     return found
@@ -219,27 +219,18 @@ async def test_every_line_and_item_names_run_and_trace(place: str) -> None:
         logged = [log_line(created, line) for batch in batches for line in batch.lines]
         assert {(line["run_id"], line["trace_id"]) for line in logged} == {(end["run_id"], "tr1")}
         said = {(line["level"], line["text"].partition("\n")[0]) for line in logged}
-        expected = {("info", "said"), ("info", "logged so"), ("error", "failed")}
-        if place in {"plain", "awaited"}:  # elsewhere a thread of one's own belongs to no run
-            expected.add(("warning", "from a thread"))
-        assert said == expected
+        assert said == {
+            ("info", "said"),
+            ("info", "logged so"),
+            ("error", "failed"),
+            ("warning", "from a thread"),
+        }
         assert any(line["text"].endswith("KeyError: 'LOST'") for line in logged)
         found = await items(s, end["run_id"])
         assert [item["metadata"]["trace_id"] for item in found] == ["tr1"] * 3
 
 
-@pytest.mark.parametrize(
-    "place",
-    [
-        pytest.param(
-            place,
-            marks=[pytest.mark.xfail(reason="such a line reaches no run yet")]
-            if place in {"inline", "threaded"}
-            else [],
-        )
-        for place in PLACES
-    ],
-)
+@ANYWHERE
 async def test_a_thread_that_an_entry_starts_logs_for_its_run(place: str) -> None:
     """Each of its lines is in the log of the run."""
     async with anywhere() as s:

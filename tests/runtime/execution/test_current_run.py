@@ -339,5 +339,5 @@ async def test_what_a_canceled_run_put_out_stays(autojump_clock: MockClock, fina
         end = await s.finished(run_id)
         assert end["status"] == "canceled"
         assert [item["text"] for item in await items(s, run_id)] == ["half of it"]
-        wanted = [{"export_item_id": f"{run_id}.1"}] if final else []
+        wanted = [{"export_item_id": f"{run_id}.1", "type": "text"}] if final else []
         assert end["result_refs"] == wanted

@@ -110,6 +110,14 @@ def test_a_declaration_that_cannot_work_says_what_to_do() -> None:
             async def count(self, ctx: RunContext, to) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
                 pass
 
+    with pytest.raises(DeclarationError, match="argument 'tool' has a type that JSON has no"):
+
+        @plugin("foreign")
+        class _Foreign:
+            @entry
+            async def use(self, ctx: RunContext, tool: subprocess.Popen[bytes]) -> None:
+                pass
+
     with pytest.raises(DeclarationError, match="is not async, so it cannot run inline"):
 
         @plugin("sync")

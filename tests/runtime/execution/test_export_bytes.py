@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 from perdure.actors.run.events import ExportAppended
 from perdure.eventlog import MemoryStore
-from perdure.runtime.blobs.blob import blob_at
+from perdure.runtime.blobs.blob import Blob, blob_at
 from perdure.runtime.blobs.depot import MemoryDepot
 from perdure.runtime.blobs.store import BlobLimits, BlobStore
 from perdure.runtime.kernel.principal import LOCAL
@@ -64,7 +64,7 @@ async def test_large_bytes_become_a_blob_and_small_ones_stay_in_the_item(
             return
         digest = sha256(data).hexdigest()
         assert item["type"] == "binary_url"
-        assert item["binary_url"] == f"perdure:blob/{run_id}/{digest}"
+        assert item["binary_url"] == f"/runs/{run_id}/blobs/{digest}"
         assert item["metadata"] == {"m": 1, "size": size, "sha256": digest}
         request = ReadBlob(run_id=run_id, sha256=digest)
         assert (await s.call("blobs.read", request))["data"] == data
@@ -182,12 +182,17 @@ async def test_a_blob_of_this_run_can_be_exported_by_its_address(autojump_clock:
 
     async def body(ctx: RunContext) -> None:
         await ctx.run.export_bytes(bytes(100_000))
-        url = f"perdure:blob/{ctx.run.id}/{sha256(bytes(100_000)).hexdigest()}"
+        digest = sha256(bytes(100_000)).hexdigest()
+        url, path = f"perdure:blob/{ctx.run.id}/{digest}", f"/runs/{ctx.run.id}/blobs/{digest}"
         await ctx.run.export_binary_url(url, "again")
+        await ctx.run.export_binary_url(path, "as clients have it")
         for bad, code in (
             (f"perdure:blob/{ctx.run.id}/{'0' * 64}", "BLOB_NOT_FOUND"),
+            (f"/runs/{ctx.run.id}/blobs/{'0' * 64}", "BLOB_NOT_FOUND"),
             (url.replace(ctx.run.id, "0192-other"), "VALIDATION_ERROR"),
+            (path.replace(ctx.run.id, "0192-other"), "VALIDATION_ERROR"),
             ("perdure:blob/../../etc/passwd", "VALIDATION_ERROR"),
+            ("/runs/../../etc/passwd", "VALIDATION_ERROR"),
         ):
             with pytest.raises(PluginError) as refusal:
                 await ctx.run.export_binary_url(bad)
@@ -198,8 +203,11 @@ async def test_a_blob_of_this_run_can_be_exported_by_its_address(autojump_clock:
     end = await ran(body)
     assert end.record["status"] == "succeeded", end.record["error"]
     assert len({item["binary_url"] for item in end.items}) == 1
-    assert len(end.items) == 2
-    assert blob_at(end.items[0]["binary_url"]) is not None
+    assert len(end.items) == 3
+    stored = end.events(ExportAppended)
+    assert {blob_at(event.binary_url) for event in stored} == {
+        Blob(end.record["run_id"], sha256(bytes(100_000)).hexdigest())
+    }
 
 
 async def test_a_canceled_export_leaves_no_draft(autojump_clock: MockClock) -> None:
@@ -234,4 +242,6 @@ def test_the_demo_exports_files_of_every_kind() -> None:
     assert [item["type"] for item in done.items] == types
     large = done.items[-1]
     assert large["metadata"]["size"] == 2 << 20
-    assert done.record["result_refs"] == [{"export_item_id": large["export_item_id"]}]
+    (ref,) = done.record["result_refs"]
+    assert (ref["export_item_id"], ref["type"]) == (large["export_item_id"], "binary_url")
+    assert ref["description"] == large["description"]

@@ -10,6 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from perdure.actors.run.crashes import LIMIT as MOST_LOSSES
 from perdure.actors.run.events import Activated, RunCreated, RunEnded
 from perdure.actors.run.status import Status
 from perdure.actors.run.stream import stream_of
@@ -166,3 +167,65 @@ async def test_a_log_that_closes_during_a_recovery_is_told_as_that(
             with pytest.raises(OutcomeUnknown):
                 await recover(executor, World(executor, store).open_runs, await log.head())
             nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("entry_id", "args"),
+    [("climb", {"seconds": 600}), ("one_step", {"seconds": 7200})],
+    ids=["reports progress", "is in one long step"],
+)
+@pytest.mark.parametrize("life", [2, 1800], ids=["within seconds", "every half hour"])
+async def test_a_long_run_survives_thirty_losses_of_its_host(
+    autojump_clock: MockClock, entry_id: str, args: dict[str, Any], life: float
+) -> None:
+    """Whoever caused them, and however fast they follow each other; then it succeeds (R33)."""
+    store = MemoryStore()
+    async with world(store) as w:
+        run_id = await w.create(entry_id, **args)
+        await trio.sleep(life)
+    for _ in range(29):
+        async with world(store):
+            await trio.sleep(life)
+    async with world(store) as w:
+        assert (await w.end(run_id)).status is Status.SUCCEEDED
+
+
+async def test_a_run_that_brings_its_hosts_down_is_given_up_at_last(
+    autojump_clock: MockClock,
+) -> None:
+    """It fails with a reason; a run that waits beside it goes on (R33)."""
+    store = MemoryStore()
+    async with world(store) as w:
+        culprit = await w.create("deaf")
+        beside = await w.create("nap", seconds=90)
+        await trio.sleep(1)
+        run = await w.state(culprit)
+    losses = 0
+    while not run.status.is_terminal:
+        losses += 1
+        async with world(store) as w:
+            run = await w.state(culprit)
+            await trio.sleep(1)
+    assert losses == MOST_LOSSES
+    assert run.error is not None
+    assert run.error.code == "HOST_LOST"
+    assert f"lost {MOST_LOSSES} times in a row" in run.error.message
+    async with world(store) as w:
+        assert (await w.end(beside)).status is Status.SUCCEEDED
+
+
+async def test_one_among_many_is_not_given_up_for_what_another_did(
+    autojump_clock: MockClock,
+) -> None:
+    """How many were suspected is recorded: each loss counts the less."""
+    store = MemoryStore()
+    store.commit(await left_behind(*["deaf"] * 40))
+    for _ in range(MOST_LOSSES):
+        async with world(store) as w:
+            w.executor.use({"test": replace(declared(Example), limit=None)})
+            await trio.sleep(1)
+    async with world(store) as w:
+        states = [await w.state(run_id) for run_id in ids(store._records)]
+        assert {state.status for state in states} == {Status.RUNNING}
+        activated = w.events(states[0].created.run_id, Activated)
+        assert [event.suspects for event in activated[:2]] == [0, 40]

@@ -13,7 +13,8 @@ from perdure.runtime.plugins.current_run import CurrentRun
 from perdure.runtime.plugins.plugin import declared
 from perdure.runtime.runs.requests import AnswerRun, CancelRun, CreateRun
 from perdure.runtime.secrets.redaction import holds_a_secret
-from tests.runtime.execution.anywhere_plugin import INLINE, PLACES, Bodies, GuardedAnywhere
+from tests.runtime.execution.anywhere_plugin import PLACES, Bodies, GuardedAnywhere
+from tests.runtime.execution.retried_bodies import INLINE
 from tests.runtime.execution.test_anywhere import ANYWHERE, anywhere, begin, run
 from tests.runtime.execution.test_current_run import items
 from tests.runtime.process.test_processes import lines, result, until_stage
@@ -63,6 +64,16 @@ REFUSED = {
     "no text": NO_NAME,
     "tries": invalid("a step is tried at least once"),
     "retry": invalid("the rule of a step's tries is a Retry, not a int"),
+    "called": [
+        "StepError",
+        (
+            "step 's' takes a function and its arguments, not a int: write `step(name, function,"
+            " argument)` and not `step(name, function(argument))`"
+        ),
+    ],
+    "jitter": invalid("the jitter of a step's tries is from 0 to 1, not 2"),
+    "no jitter": invalid("the jitter of a step's tries is a number, not a str"),
+    "on": invalid("a step is tried again on a class of exceptions, or on a tuple of such classes"),
     "delay": invalid("the wait between two tries is a number of seconds up to 6000000000, not nan"),
     "seconds": invalid("a sleep is a number of seconds up to 6000000000, not '1'"),
     "for ever": invalid("a sleep is a number of seconds up to 6000000000, not inf"),
@@ -143,7 +154,8 @@ async def test_a_cancel_request_ends_every_wait_everywhere(place: str, how: str)
     """With RunCancelled, which says why."""
     async with anywhere(cancel_grace=10) as s:
         run_id = await begin(s, place, "waits", how=how)
-        await until_stage(s, run_id, "input_required" if how == "ask" else "waiting")
+        stages = {"ask": "input_required", "retry": "retrying"}
+        await until_stage(s, run_id, stages.get(how, "waiting"))
         await s.cancel(LOCAL, CancelRun(run_id=run_id, reason="enough"))
         assert (await s.finished(run_id))["status"] == "canceled"
         assert ("info", "RunCancelled enough") in lines(s, run_id)

@@ -40,6 +40,10 @@ def wrong_calls(run: Any, step: Callable[[], Any]) -> dict[str, Callable[[], Any
         "no text": lambda: run.start("anywhere", "inline", name=5),
         "tries": lambda: run.step("s", step, retry=Retry(tries=0)),
         "retry": lambda: run.step("s", step, retry=3),
+        "called": lambda: run.step("s", 1),
+        "jitter": lambda: run.step("s", step, retry=Retry(jitter=2)),
+        "no jitter": lambda: run.step("s", step, retry=Retry(jitter="1")),  # type: ignore[arg-type]
+        "on": lambda: run.step("s", step, retry=Retry(on="OSError")),  # type: ignore[arg-type]
         "delay": lambda: run.step("s", step, retry=Retry(delay=float("nan"))),
         "seconds": lambda: run.sleep("1"),
         "for ever": lambda: run.sleep(float("inf")),

@@ -87,7 +87,9 @@ async def client(
     """Serve a node in memory and virtual time, as settings say."""
     settings = settings or Settings()
     plugins = plugins or {"test": declared(Example)}
-    more.setdefault("trigger", settings.of(RunSettings).trigger)
+    stated = settings.of(RunSettings)
+    for name in ("trigger", "trigger_choice", "unknown_entries"):
+        more.setdefault(name, getattr(stated, name))
     async with service(store, plugins, **more) as behind:
         asking = Client(behind, create_app(behind.node, settings, upgrades={PATH: UPGRADE_TO}))
         async with asking.http:

@@ -13,11 +13,25 @@ from trio.testing import MockClock
 
 from perdure.runtime.blobs.depot import MemoryDepot
 from perdure.runtime.blobs.store import CHUNK, BlobLimits, BlobStore
+from perdure.runtime.plugins.plugin import declared, entry, plugin
+from perdure.runtime.plugins.run_context import RunContext
 from tests.eventlog.conftest import SteadyEnv
 from tests.runtime.http.client import Client, client, error_of
+from tests.runtime.websocket.harness import serving
 
 DATA = bytes(range(256)) * 8
 SHA256 = sha256(DATA).hexdigest()
+LARGE = DATA * 40
+
+
+@plugin("test")
+class Writer:
+    """Exports more bytes than an item holds."""
+
+    @entry
+    async def write(self, ctx: RunContext) -> None:
+        """Export a file, and mark it as the result."""
+        ctx.run.result(await ctx.run.export_bytes(LARGE, "a file"))
 
 
 async def upload(asking: Client, run_id: str, data: bytes, **options: Any) -> str:
@@ -45,7 +59,7 @@ async def test_bytes_go_in_and_come_out(autojump_clock: MockClock) -> None:
 
         sent = await asking.http.put(opened.headers["location"], content=pieces())
         assert sent.json() == {
-            "binary_url": f"perdure:blob/{run_id}/{SHA256}",
+            "binary_url": f"/runs/{run_id}/blobs/{SHA256}",
             "sha256": SHA256,
             "size": len(DATA),
         }
@@ -57,6 +71,33 @@ async def test_bytes_go_in_and_come_out(autojump_clock: MockClock) -> None:
         assert found.headers["x-content-type-options"] == "nosniff"
         assert found.headers["content-type"] == "application/octet-stream"
         assert found.headers["accept-ranges"] == "bytes"
+
+
+async def test_the_address_of_an_item_can_be_fetched(autojump_clock: MockClock) -> None:
+    """R52: wherever an item is read, its binary_url is a path of this server with the bytes."""
+    async with (
+        client(plugins={"test": declared(Writer)}) as asking,
+        serving(asking.behind) as sockets,
+    ):
+        created = (await asking.create("write", mode="sync")).json()
+        run_id = created["run_id"]
+        page = (await asking.get(f"/runs/{run_id}/export")).json()
+        triggered = {"plugin_id": "test", "entry_id": "write"}
+        (data,) = (await asking.post("/plugin/trigger", triggered)).json()["data"]
+        async with sockets.connect() as socket:
+            called = await socket.call("runs.export", run_id=run_id)
+            await socket.send({"id": 1, "follow": {"channel": "run", "run_id": run_id}})
+            followed = [
+                event["export"]["binary_url"]
+                for message in await socket.until("end")
+                for event in message.get("events", ())
+                if "export" in event
+            ]
+        seen = [item["binary_url"] for item in (*created["result"], *page["items"], data)]
+        seen += [item["binary_url"] for item in called["ok"]["items"]] + followed
+        assert len(seen) == 5
+        for address in seen:
+            assert (await asking.get(address)).content == LARGE
 
 
 async def test_more_than_was_allowed_is_not_even_read(autojump_clock: MockClock) -> None:

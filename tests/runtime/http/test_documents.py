@@ -148,6 +148,25 @@ class Tags(HTMLParser):
         assert self.open.pop() == tag
 
 
+@pytest.mark.parametrize(
+    ("host", "shown"),
+    [
+        ("localhost:8123", "http://localhost:8123"),
+        ("[::1]:9", "http://[::1]:9"),
+        ('evil"$(id)', "http://localhost"),
+    ],
+)
+async def test_examples_on_the_page_name_the_server_that_was_asked(
+    autojump_clock: MockClock, host: str, shown: str
+) -> None:
+    """So that they can be typed as they stand there."""
+    async with client() as asking:
+        text = (await asking.get("/docs", headers={"host": host})).text
+        assert f"curl &quot;{shown}/plugins&quot;" in text
+        assert "7373" not in text
+        assert ".invalid" not in text
+
+
 async def test_the_page_is_whole_and_needs_nothing_else(autojump_clock: MockClock) -> None:
     """Well-formed, no script, nothing from elsewhere, every operation, under a strict policy."""
     async with client() as asking:

@@ -13,6 +13,8 @@ from trio.testing import MockClock
 from perdure.actors.run.views import RunRecord
 from perdure.eventlog import MemoryStore
 from perdure.runtime.kernel.decoding import LARGE
+from perdure.runtime.plugins.plugin import declared, entry, plugin
+from perdure.runtime.plugins.run_context import RunContext
 from tests.runtime.http.client import JSON, Client, client, error_of
 from tests.runtime.service import TWO_PLUGINS
 
@@ -93,7 +95,8 @@ async def test_a_caller_can_wait_for_the_end(autojump_clock: MockClock) -> None:
         assert response.status_code == 200
         assert body["status"] == "succeeded"
         assert [item["json"] for item in body["result"]] == ["rested"]
-        assert body["result"][0]["export_item_id"] == body["result_refs"][0]["export_item_id"]
+        item = {"export_item_id": body["result"][0]["export_item_id"], "type": "json"}
+        assert body["result_refs"] == [item]
         failed = await asking.create("fail", mode="sync")
         assert (failed.status_code, failed.json()["status"]) == (200, "failed")
         assert failed.json()["result"] == []
@@ -119,27 +122,69 @@ async def test_a_caller_who_hangs_up_ends_nothing(autojump_clock: MockClock) -> 
 
 
 @pytest.mark.parametrize(
-    "body",
+    ("body", "paths"),
     [
-        {"entry_id": "greet", "args": {}},
-        {"plugin_id": "test", "args": {}},
-        {"plugin_id": "test", "entry_id": "greet"},
-        {"plugin_id": "test", "entry_id": "greet", "args": []},
-        {"plugin_id": "test", "entry_id": "greet", "args": None},
-        {"plugin_id": "test", "entry_id": "greet", "args": {}, "mode": "later"},
-        {"plugin_id": "test", "entry_id": "greet", "args": {"nmae": "x"}},
-        {"plugin_id": "test", "entry_id": "greet", "args": {}, "unknown": 1},
-        {"plugin_id": 1, "entry_id": "greet", "args": {}},
-        [],
-        "text",
+        ({"entry_id": "greet", "args": {}}, ["plugin_id"]),
+        ({"plugin_id": "test", "args": {}}, ["entry_id"]),
+        ({}, ["plugin_id", "entry_id"]),
+        ({"plugin_id": "test", "entry_id": "greet", "args": []}, ["args"]),
+        ({"plugin_id": "test", "entry_id": "greet", "args": None}, ["args"]),
+        ({"plugin_id": "test", "entry_id": "greet", "args": {}, "mode": "later"}, ["mode"]),
+        ({"plugin_id": "test", "entry_id": "greet", "args": {"nmae": "x"}}, ["args.nmae"]),
+        (
+            {"plugin_id": "test", "entry_id": "greet", "args": {"nmae": "x", "name": 1}},
+            ["args.nmae", "args.name"],
+        ),
+        ({"plugin_id": "test", "entry_id": "nap"}, ["args.seconds"]),
+        ({"plugin_id": "test", "entry_id": "greet", "args": {}, "unknown": 1}, ["unknown"]),
+        ({"plugin_id": 1, "entry_id": "greet", "args": {}}, ["plugin_id"]),
+        ([], [""]),
+        ("text", [""]),
     ],
 )
-async def test_what_makes_no_sense_creates_nothing(body: Any, autojump_clock: MockClock) -> None:
-    """R58 R62: VALIDATION_ERROR that names the field, and no run."""
+async def test_what_makes_no_sense_creates_nothing(
+    body: Any, paths: list[str], autojump_clock: MockClock
+) -> None:
+    """R58 R62: VALIDATION_ERROR that names each field, and no run."""
     async with client() as asking:
         error = error_of(await asking.post("/runs", body), 422)
         assert error["code"] == "VALIDATION_ERROR"
+        assert [each["path"] for each in error["details"]["errors"]] == paths
+        assert all(path in error["message"] for path in paths)
         assert (await asking.get("/runs")).json()["runs"] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "wrong"),
+    [
+        ("/runs?limit=none", {"path": "limit", "expected": "int", "got": "str"}),
+        (
+            "/runs?colour=red&limit=1",
+            {"path": "colour", "expected": "one of the names", "got": None},
+        ),
+        ("/runs?created_from=soon", {"path": "created_from", "expected": "an instant"}),
+    ],
+)
+async def test_what_makes_no_sense_in_an_address_is_named(
+    path: str, wrong: dict[str, Any], autojump_clock: MockClock
+) -> None:
+    """VALIDATION_ERROR has the same details there as for a body."""
+    async with client() as asking:
+        (found,) = error_of(await asking.get(path), 422)["details"]["errors"]
+        assert found["expected"].startswith(wrong.pop("expected"))
+        assert found == {**found, **wrong}
+
+
+async def test_arguments_may_be_left_out(autojump_clock: MockClock) -> None:
+    """An entry that needs none is started without any."""
+    async with client() as asking:
+        response = await asking.post("/runs", {"plugin_id": "test", "entry_id": "greet"})
+        assert response.status_code == 202
+        ended = await asking.ended(response.json()["run_id"])
+        assert ended["status"] == "succeeded"
+        document = (await asking.get("/openapi.json")).json()
+        required = document["components"]["schemas"]["CreateRun"]["required"]
+        assert sorted(required) == ["entry_id", "plugin_id"]
 
 
 async def test_unknown_names_are_not_found(autojump_clock: MockClock) -> None:
@@ -291,6 +336,27 @@ async def test_plugins_are_listed_with_their_schemas(autojump_clock: MockClock) 
         greet = next(entry for entry in plugin["entries"] if entry["entry_id"] == "greet")
         assert greet["args"]["properties"]["name"]["type"] == "string"
         assert page["cursor"]
+
+
+@plugin("any")
+class Anything:
+    """A plugin that takes values of every kind."""
+
+    @entry
+    async def take(self, ctx: RunContext, value: object, more: object | None = None) -> str:
+        """Say what kind of value it is."""
+        return f"{type(value).__name__} {more}"
+
+
+async def test_an_argument_may_be_any_value(autojump_clock: MockClock) -> None:
+    """One of Python's type object takes whatever JSON has, and its plugin is listed."""
+    async with client(plugins={"any": declared(Anything)}) as asking:
+        (listed,) = (await asking.get("/plugins")).json()["plugins"]
+        assert listed["entries"][0]["args"]["properties"]["value"] == {"description": "any value"}
+        for value in (1, "text", [1], {"a": None}):
+            body = {"plugin_id": "any", "entry_id": "take", "args": {"value": value}}
+            run_id = (await asking.post("/runs", body)).json()["run_id"]
+            assert (await asking.ended(run_id))["status"] == "succeeded"
 
 
 async def test_times_are_epoch_seconds(autojump_clock: MockClock) -> None:

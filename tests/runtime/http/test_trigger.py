@@ -8,6 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from perdure.actors.claim import CLAIM_EVENTS, KEYED_SCHEME, ClaimMade
 from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.plugin import declared, entry, plugin
 from perdure.runtime.plugins.run_context import RunContext, SyncRunContext
@@ -46,6 +47,19 @@ class Outputs:
         """Mark more than fits into an answer."""
         ctx.run.result(*[await ctx.run.export_text("x" * 500_000, key=f"{n}") for n in range(4)])
 
+    @entry
+    async def value(self, ctx: RunContext) -> list[str]:
+        """Return more than fits into an item."""
+        return ["x" * 200_000]
+
+    @entry
+    async def texts(self, ctx: RunContext) -> None:
+        """Mark two texts, one too large for an item, and bytes that are said to be JSON."""
+        large = await ctx.run.export_text("y" * 200_000, "large")
+        claim = {"type": "json"}
+        odd = await ctx.run.export_bytes(b"\xff" * 200_000, metadata=claim, key="odd")
+        ctx.run.result(large, await ctx.run.export_text("small"), odd)
+
 
 PLUGINS = {each.id: each for each in map(declared, (Example, Crash, Outputs))}
 
@@ -56,12 +70,30 @@ def body(entry_id: str = "greet", plugin_id: str = "test", **args: Any) -> dict[
 
 
 async def test_a_result_that_is_too_large_is_not_given_in_part(autojump_clock: MockClock) -> None:
-    """The envelope says where it is; an answer to `sync` has what fits, and the names of all."""
+    """The envelope says where it is; an answer to `sync` has the address of each item."""
     async with client(plugins=PLUGINS) as asking:
         envelope = (await asking.post(TRIGGER, body("large", "outputs"))).json()
         assert (envelope["ok"], envelope["error"]["code"]) == (False, "PAYLOAD_TOO_LARGE")
         sync = (await asking.post("/runs", {**body("large", "outputs"), "mode": "sync"})).json()
-        assert (len(sync["result"]), len(sync["result_refs"])) == (3, 4)
+        assert (len(sync["result"]), len(sync["result_refs"])) == (4, 4)
+
+
+@pytest.mark.parametrize("mode", ["runs", "direct"])
+async def test_a_large_value_is_in_the_envelope_as_it_was_returned(
+    mode: Literal["runs", "direct"], autojump_clock: MockClock
+) -> None:
+    """Callers from before there were runs know no blobs; what cannot be text or JSON is one."""
+    async with client(settings_with(trigger=mode), plugins=PLUGINS) as asking:
+        value = (await asking.post(TRIGGER, body("value", "outputs"))).json()
+        assert (value["ok"], value["data"]) == (True, ["x" * 200_000])
+        large, odd, small = (await asking.post(TRIGGER, body("texts", "outputs"))).json()["data"]
+        assert (large["type"], large["text"], large["description"]) == (
+            "text",
+            "y" * 200_000,
+            "large",
+        )
+        assert "binary_url" not in large
+        assert (small["type"], odd["type"]) == ("text", "binary_url")
 
 
 async def test_a_trigger_creates_a_run_and_gives_its_envelope(autojump_clock: MockClock) -> None:
@@ -103,6 +135,7 @@ async def test_a_trigger_with_a_key_runs_once(autojump_clock: MockClock) -> None
         pytest.param(body(name="you"), id="success"),
         pytest.param(body("exports"), id="no result"),
         pytest.param(body("two", "outputs"), id="items"),
+        pytest.param(body("value", "outputs"), id="large value"),
         pytest.param(body("fail"), id="exception"),
         pytest.param(body("fail", code="MINE"), id="plugin error"),
         pytest.param(body("fail", code="ENVELOPE"), id="error envelope"),
@@ -182,3 +215,63 @@ async def test_a_trigger_can_be_switched_off(autojump_clock: MockClock) -> None:
     async with client(settings_with(trigger="off")) as asking:
         assert error_of(await asking.post(TRIGGER, body()), 404)["code"] == "NOT_FOUND"
         assert TRIGGER not in (await asking.get("/openapi.json")).json()["paths"]
+
+
+async def test_each_caller_chooses_its_way_if_it_may(autojump_clock: MockClock) -> None:
+    """R124, per caller: during a migration some create runs while others go on as before."""
+    async with client(settings_with(trigger_choice=True), plugins=PLUGINS) as asking:
+        default = (await asking.post(TRIGGER, body(name="me"))).json()
+        direct = (await asking.post(TRIGGER, {**body(name="me"), "via": "direct"})).json()
+        asked = (await asking.post(TRIGGER, {**body(name="me"), "via": "runs"})).json()
+        listed = [run["run_id"] for run in (await asking.get("/runs")).json()["runs"]]
+        assert listed == [asked["run_id"], default["run_id"]]
+        assert direct == {**default, "run_id": None}
+        assert (await asking.get("/capabilities")).json()["trigger_choice"] is True
+
+
+@pytest.mark.parametrize(("mode", "other"), [("runs", "direct"), ("direct", "runs")])
+async def test_a_caller_that_may_not_choose_is_told_so(
+    mode: Literal["runs", "direct"], other: str, autojump_clock: MockClock
+) -> None:
+    """The way of the setting can be named, the other one only where callers may choose."""
+    async with client(settings_with(trigger=mode), plugins=PLUGINS) as asking:
+        assert (await asking.post(TRIGGER, {**body(), "via": mode})).json()["ok"]
+        refused = await asking.post(TRIGGER, {**body(), "via": other})
+        assert refused.status_code == 422
+        assert refused.json()["error"]["code"] == "VALIDATION_ERROR"
+        assert "trigger_choice" in refused.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("unknown", [body("x", "nobody"), body("nothing")], ids=["plugin", "entry"])
+async def test_an_unknown_entry_can_be_a_run_that_failed(
+    unknown: dict[str, Any], autojump_clock: MockClock
+) -> None:
+    """If that is set: it passes through running, and retrying makes sense once it is loaded."""
+    settings = settings_with(unknown_entries="fail", trigger_choice=True)
+    async with client(settings, plugins=PLUGINS) as asking:
+        envelope = (await asking.post(TRIGGER, unknown)).json()
+        assert (envelope["ok"], envelope["error"]["code"]) == (False, "NOT_READY")
+        created = await asking.post("/runs", unknown)
+        assert (created.status_code, created.json()["status"]) == (202, "queued")
+        await asking.ended(created.json()["run_id"])
+        direct = await asking.post(TRIGGER, {**unknown, "via": "direct"})
+        assert direct.json() == {**envelope, "run_id": None}
+        for run_id in (envelope["run_id"], created.json()["run_id"]):
+            record = await asking.record(run_id)
+            assert (record["status"], record["error"]["retriable"]) == ("failed", True)
+            assert record["started_at"] is not None
+
+
+async def test_no_argument_of_an_unknown_entry_is_kept(autojump_clock: MockClock) -> None:
+    """Which of them are secret is not known: neither values nor plain hashes enter the log."""
+    settings, keyed = settings_with(unknown_entries="fail"), {"idempotency_key": "k"}
+    async with client(settings, plugins=PLUGINS) as asking:
+        asked = {**body("x", "nobody", word="correct-horse", n=1), **keyed}
+        first, second = [await asking.post("/runs", asked) for _ in range(2)]
+        assert first.json()["run_id"] == second.json()["run_id"]
+        other = await asking.post("/runs", {**body("x", "nobody", word="wrong", n=1), **keyed})
+        assert error_of(other, 409)["code"] == "IDEMPOTENCY_CONFLICT"
+        records = asking.behind.world.store._records
+        assert all(b"correct-horse" not in record.body for record in records)
+        (claim,) = [r for r in records if r.name == ClaimMade.event_name]
+        assert CLAIM_EVENTS.decode(claim).scheme == KEYED_SCHEME

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -27,17 +28,26 @@ SIZE = 100  # bytes that a delivery may have
 
 
 class Shown(NamedTuple):
-    """What an event says: of which record it is, and which one of those."""
+    """What an event says: of which record it is, which one of those, and what it reports on.
+
+    Each brings a piece of news of its own, so that it is seen whether one got lost on the way.
+    """
 
     position: int
     number: int
-    report: tuple[str, str] | None
+    stream: str
+    is_report: bool
+
+    @property
+    def event(self) -> dict[str, Any]:
+        """What is told, as an object."""
+        return {"newest": [self.position, self.number], f"{self.position}.{self.number}": True}
 
 
 class Told(NamedTuple):
     """Something that a follower was given."""
 
-    events: list[Shown]
+    events: list[dict[str, Any]]
     upto: int
     end: bool
 
@@ -45,16 +55,32 @@ class Told(NamedTuple):
 def shown_of(record: Record) -> list[Shown]:
     """What a record shows; its body says how much, and of which it is a report."""
     count, report = record.body[0], record.body[1]
-    about = (record.stream, "progress") if report else None
-    return [Shown(record.position, number, about) for number in range(count)]
+    return [Shown(record.position, number, record.stream, bool(report)) for number in range(count)]
 
 
 def show(record: Record) -> Sequence[ChannelEvent]:
     """The same, as a channel has it."""
-    return [ChannelEvent("x", record.mark, one, report=one.report) for one in shown_of(record)]
+    return [
+        ChannelEvent("x", record.mark, one.event, subject=one.stream, is_report=one.is_report)
+        for one in shown_of(record)
+    ]
 
 
-CHANNEL = Channel(name="x", about="", event=Shown, names=frozenset({"x"}), show=show)
+def thinned(every: Sequence[Shown]) -> list[dict[str, Any]]:
+    """What is told of some events at once: news of reports come with what follows on them."""
+    told: list[dict[str, Any]] = []
+    for number, one in enumerate(every):
+        on_it = [each for each in every[:number] if each.stream == one.stream]
+        reports = itertools.takewhile(lambda each: each.is_report, reversed(on_it))
+        if not one.is_report or all(each.stream != one.stream for each in every[number + 1 :]):
+            news = [each.event for each in reversed(list(reports))]
+            told.append(
+                {name: value for event in [*news, one.event] for name, value in event.items()}
+            )
+    return told
+
+
+CHANNEL = Channel(name="x", about="", event=dict, names=frozenset({"x"}), show=show)
 
 
 @dataclass
@@ -87,9 +113,9 @@ class Plan:
             between = self.records[place:upto]
             each = self.passing(between)
             every = [event for shown in each for event in shown]
-            last = {event.report: event for event in every}
-            needed = [e for e in every if e.report is None or last[e.report] == e]
-            assert events == needed, "something is missing, twice, or not thinned as it should be"
+            assert events == thinned(every), (
+                "something is missing, twice, or not thinned as it should be"
+            )
             assert len(every) - len(each[-1] if each else ()) < self.limit, "too many at once"
             assert end == any(r.seal and r.stream == self.ends_with for r in between), "the end"
             place = upto

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.actors.run.events import ProgressReported
+from perdure.actors.run.events import ProgressReported, RunEvent
 from perdure.actors.run.status import Outcome, Status
 from perdure.eventlog import Metadata, cbor
 from perdure.eventlog.filter import EVERYTHING
-from perdure.eventlog.record import Record
+from perdure.eventlog.record import START, Record
+from perdure.runtime.kernel.channels.event import ChannelEvent
 from perdure.runtime.kernel.channels.record_event import RecordEvent, log_record
 from perdure.runtime.kernel.channels.selection import Selection
 from tests.actors.test_run_core import CANCELING, HISTORIES, ended
@@ -22,25 +25,44 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 NUMBER = st.integers(0, (1 << 63) - 1)
 
 
-def test_a_lagging_follower_gets_the_last_report_and_every_status() -> None:
-    """Reports in between are left out; nothing that changed a status is (R43)."""
-    half = ProgressReported(progress=0.5, message=None, at=0)
-    history = (*HISTORIES[Status.RUNNING], PROGRESS, STAGE, half, CANCELING, half, PROGRESS)
-    channel = TRIED.channels["runs"]
+@pytest.mark.parametrize("name", ["runs", "run"])
+def test_a_lagging_follower_gets_the_newest_report_and_every_status(name: str) -> None:
+    """What reports have told comes with the next change; nothing that changed a status is missing.
+
+    (R43)
+    """
+    half = ProgressReported(progress=0.5, message=None, keeps_message=True, at=0)
+    history = (*HISTORIES[Status.RUNNING], PROGRESS, STAGE, half, CANCELING, half, half)
+    channel = TRIED.channels[name]
     selection = Selection(channel, EVERYTHING, None, limit=500)
-    told = selection.portion(
-        records(*history, ended(Outcome.CANCELED)), 500, read=EVERYTHING, show=channel.show
-    )
-    kept = [one.as_event() for one in told.events]
-    assert [change["status"] for change in kept] == [
-        "queued",
-        "running",
-        "running",  # the stage
-        "cancel_requested",
-        "cancel_requested",  # the last progress
-        "canceled",
-    ]
-    assert kept[-1]["progress"] == 0.4
+
+    def told(*history: RunEvent) -> list[Any]:
+        shown = records(*history)
+        portion = selection.portion(shown, 500, read=EVERYTHING, show=channel.show)
+        assert portion.taken == len(shown)
+        events = [one.as_event() for one in portion.events]
+        return events if name == "runs" else [event["run"] for event in events]
+
+    *_, running, canceling, reported = told(*history)
+    assert (running["status"], "stage" in running) == ("running", False)
+    assert (canceling["status"], canceling["stage"]) == ("cancel_requested", STAGE.stage)
+    assert (canceling["progress"], canceling["message"][:1]) == (0.5, "\u4e16")
+    assert (reported["status"], reported["progress"]) == ("cancel_requested", 0.5)
+    assert "message" not in reported
+    *_, over = told(*history, ended(Outcome.CANCELED))
+    assert (over["status"], over["progress"]) == ("canceled", 0.5)
+    assert len(told(*history, ended(Outcome.CANCELED))) == 4
+
+
+def test_reports_on_one_run_leave_others_alone() -> None:
+    """Each run is told of by its own events, in their order."""
+    one = ChannelEvent("run", START, {"a": 1}, subject="one", is_report=True)
+    two = ChannelEvent("run", START, {"b": 1}, subject="two", is_report=True)
+    item = ChannelEvent("export", START, {"c": 1})
+    end = ChannelEvent("run", START, {"d": 1}, subject="one")
+    selection = Selection(TRIED.channels["runs"], EVERYTHING, None, limit=500)
+    told = [event.as_event() for event in selection._thinned([one, two, item, end])]
+    assert told == [{"b": 1}, {"c": 1}, {"a": 1, "d": 1}]
 
 
 @pytest.mark.parametrize("name", TRIED.channels)

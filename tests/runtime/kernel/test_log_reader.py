@@ -87,6 +87,22 @@ async def test_what_was_read_is_true_at_its_cursor(tmp_path: Path) -> None:
         assert [run["run_id"] for run in again["runs"]] == [first]
 
 
+@pytest.mark.parametrize("look_back", [1, 3, 200])
+async def test_the_last_log_lines_are_read_from_the_end(
+    tmp_path: Path, look_back: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many as are asked for, if there are, however many records lie between them."""
+    monkeypatch.setattr("perdure.runtime.runs.reader.LOOK_BACK", look_back)
+    async with node(tmp_path) as opened:
+        run_id = await ended(opened, "spam", n=200, export_every=20)
+    with open_reader(DataDir(tmp_path), FEATURES) as reader:
+        whole = read(reader, "runs.logs", {"run_id": run_id})["lines"]
+        assert len(whole) == 200
+        for count in (1, 7, 150, 200, 500):
+            last = read(reader, "runs.logs", {"run_id": run_id, "last": count})
+            assert (last["lines"], last["next_after"]) == (whole[-count:], None)
+
+
 async def test_log_lines_come_in_pages(tmp_path: Path) -> None:
     """One after the other, without a gap and without a line twice."""
     async with node(tmp_path) as opened:

@@ -186,6 +186,38 @@ def test_a_command_fails_and_says_to_upgrade(shell: Shell, command: str) -> None
     assert "Upgrade Perdure" in text
 
 
+def test_doctor_mentions_a_newer_release(shell: Shell) -> None:
+    """It names events that cannot be read here, and says what to do."""
+
+    async def begin() -> None:
+        async with node(shell.data) as opened:
+            asked = {"plugin_id": "test", "entry_id": "greet"}
+            run = (await opened.operations.call(LOCAL, "runs.create", asked))["run"]
+            await opened.part(RunsPart).executor.end_of(run["run_id"])
+            await write(opened.log, "future")
+            await write(opened.log, "future", RunCreated.event_name, 99)
+
+    trio.run(begin)
+    doctor = shell.call("doctor")
+    assert doctor.exit_code == 1
+    assert f"to this log: {RunCreated.event_name}, {FUTURE}" in " ".join(doctor.output.split())
+    assert "events: Upgrade Perdure" in doctor.output
+
+
+def test_verification_counts_records_of_a_newer_release(shell: Shell) -> None:
+    """They are no problem of the log's, so it is sound; people are told to upgrade."""
+
+    async def begin() -> None:
+        async with node(shell.data) as opened:
+            await write(opened.log, "future")
+
+    trio.run(begin)
+    told = shell.call("log", "verify")
+    assert told.exit_code == 0, told.output
+    assert f"1 record of a newer release ({FUTURE}): upgrade Perdure" in told.output
+    assert shell.json("log", "verify")["unknown"] == 1
+
+
 def test_verification_says_to_upgrade_too(shell: Shell) -> None:
     """It has to know whether a run that was created by a newer release needs its secret."""
 

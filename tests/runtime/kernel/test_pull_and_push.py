@@ -76,7 +76,7 @@ async def test_an_end_before_the_cursor_is_told_though_others_go_on(
         with trio.fail_after(1):
             await client.follow()
         nursery.cancel_scope.cancel()
-    assert client.told == [Told([Shown(2, 0, None)], 2, end=True)]
+    assert client.told == [Told([Shown(2, 0, "", is_report=False).event], 2, end=True)]
 
 
 # Planted differences

@@ -25,7 +25,8 @@ from perdure.runtime.plugins.run_messages import (
     rule_of,
 )
 from perdure.runtime.plugins.step_names import StepNames
-from perdure.runtime.process.messages import Malformed, parse, to_line
+from perdure.runtime.process.message_parser import parse
+from perdure.runtime.process.messages import Malformed, to_line
 
 SAID = {
     Progress: Progress(progress=0.5, message="half"),

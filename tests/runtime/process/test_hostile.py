@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,18 +29,26 @@ from perdure.runtime.execution.watchdog import Watchdog
 from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.manifest import read_manifest
 from perdure.runtime.plugins.plugin import declared
-from perdure.runtime.process import sandbox
+from perdure.runtime.process import sandbox_features
 from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import CancelRun
 from tests.runtime.process.hostile_plugin import Hostile
-from tests.runtime.process.test_processes import lines, result, run, start, until_stage
+from tests.runtime.process.test_processes import (
+    lines,
+    result,
+    run,
+    start,
+    until_stage,
+    writing,
+)
 from tests.runtime.service import Service, real_service
 
 
 @asynccontextmanager
-async def hostile(**limits: Any) -> AsyncIterator[Service]:
+async def hostile(writes: Path | None = None, **limits: Any) -> AsyncIterator[Service]:
     """Run a node with the hostile plugin."""
-    async with real_service({"hostile": declared(Hostile)}, **limits) as s:
+    plugin = declared(Hostile) if writes is None else writing(declared(Hostile), writes)
+    async with real_service({"hostile": plugin}, **limits) as s:
         s.plugin_id = "hostile"
         with trio.fail_after(60):
             yield s
@@ -90,10 +99,7 @@ async def test_a_process_that_dies_fails_its_run_within_a_second() -> None:
         "rubbish",
         "[1, 2]",
         '{"say": "fly"}',
-        '{"say": "progress"}',
-        '{"say": "progress", "progress": 7}',
         '{"say": "did", "id": 99}',
-        '{"say": "log", "text": "x", "unknown": 1}',
         "[" * 100_000,
     ],
 )
@@ -102,7 +108,7 @@ async def test_a_malformed_message_ends_its_run_and_nothing_else(line: str) -> N
     async with hostile(cancel_grace=0.2) as s:
         beside = await start(s, "stubborn")
         error = await error_of(s, "rubbish", line=line)
-        assert error["code"] in {"PLUGIN_PROTOCOL_ERROR", "VALIDATION_ERROR", "PLUGIN_ERROR"}
+        assert error["code"] == "PLUGIN_PROTOCOL_ERROR"
         assert error["message"]
         assert (await s.read(beside))["status"] == "running"
 
@@ -321,6 +327,7 @@ async def test_a_program_that_does_not_exist_fails_its_run(tmp_path: Any) -> Non
         error = await error_of(s, "go")
         assert error["code"] == "PLUGIN_NOT_STARTED"
         assert error["message"].startswith("no-such-program cannot be started: there is no such")
+        assert error["retriable"] is False  # it will not be there the next time either
 
 
 async def test_an_entry_that_blocks_the_loop_is_named(caplog: pytest.LogCaptureFixture) -> None:
@@ -342,7 +349,7 @@ async def test_a_process_that_is_asked_to_end_may_clean_up(
 ) -> None:
     """Between the signal that asks and the one that kills it has a grace."""
     if no_namespace:
-        monkeypatch.setattr(sandbox, "features", lambda: sandbox.SandboxFeatures(None, None))
+        monkeypatch.setattr(sandbox_features, "features", sandbox_features.SandboxFeatures)
     async with hostile(cancel_grace=1.0) as s:
         run_id = await start(s, "cleans_up")
         await until_stage(s, run_id, "deaf")

@@ -37,6 +37,12 @@ async def warm(s: Service) -> Worker:
     return worker
 
 
+async def stop(worker: Worker) -> None:
+    """Have a worker be alive, and deaf."""
+    worker.signal(signal.SIGSTOP)
+    await worker.is_alone()  # its guard does one thing after the other
+
+
 async def handed_out(s: Service) -> None:
     """Wait until no worker waits any more."""
     while kept(s):  # noqa: ASYNC110 - nobody tells
@@ -51,7 +57,7 @@ async def test_a_worker_that_died_while_it_waited_is_not_handed_out() -> None:
         await worker.wait()
         assert (await run(s, "fine"))["error"] is None
         assert kept(s) != [worker]
-        assert worker._guard is None  # it is closed
+        assert worker._control.fileno() == -1  # it is closed
 
 
 async def test_a_worker_that_dies_before_it_begins_is_replaced() -> None:
@@ -59,21 +65,21 @@ async def test_a_worker_that_dies_before_it_begins_is_replaced() -> None:
     async with hostile() as s:
         worker = await warm(s)
         first = await result(s, await run(s, "fine"))
-        worker.signal(signal.SIGSTOP)  # alive, and deaf
+        await stop(worker)
         run_id = await start(s, "fine")
         await handed_out(s)
         worker.signal(signal.SIGKILL)
         end = await s.finished(run_id)
         assert end["error"] is None
         assert await result(s, end) != first
-        assert worker._guard is None  # it is closed
+        assert worker._control.fileno() == -1  # it is closed
 
 
 @pytest.mark.parametrize("entry_id", ["dies_once", "dies_once_awaited"])
 async def test_a_worker_that_has_begun_is_not_replaced(tmp_path: Path, entry_id: str) -> None:
     """An entry that died without a word may have done anything: it is not called again."""
     note = tmp_path / "note"
-    async with hostile() as s:
+    async with hostile(writes=tmp_path) as s:
         await warm(s)
         error = await error_of(s, entry_id, note=str(note))
         assert error["code"] == "PLUGIN_CRASHED"
@@ -90,7 +96,7 @@ async def test_a_worker_is_replaced_once(monkeypatch: pytest.MonkeyPatch) -> Non
 
     async with hostile() as s:
         worker = await warm(s)
-        worker.signal(signal.SIGSTOP)
+        await stop(worker)
         monkeypatch.setattr(pool, "start_worker", counted)
         monkeypatch.setattr(pool, "CHILD", "no.such.module")
         run_id = await start(s, "fine")

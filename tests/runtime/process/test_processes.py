@@ -7,6 +7,7 @@ import sys
 from base64 import b64decode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,15 @@ async def example(language: str) -> AsyncIterator[Service]:
         s.plugin_id = plugin.id
         with trio.fail_after(60):
             yield s
+
+
+def writing(plugin: Plugin, place: Path) -> Plugin:
+    """Give a plugin whose processes may write to a place."""
+    entries = {
+        name: replace(entry, program=entry.program and replace(entry.program, writes=(str(place),)))
+        for name, entry in plugin.entries.items()
+    }
+    return replace(plugin, entries=entries)
 
 
 async def run(s: Service, entry_id: str, **args: Any) -> RunRecord:
@@ -98,7 +108,7 @@ async def test_reports_lines_and_exports_arrive(language: str) -> None:
             ("json", None),
         ]
         assert items[1]["json"] == {"a": [1, None]}
-        assert end["result_refs"] == [{"export_item_id": items[0]["export_item_id"]}]
+        assert [ref["export_item_id"] for ref in end["result_refs"]] == [items[0]["export_item_id"]]
         said = lines(s, end["run_id"])
         assert ("info", "a line") in said
         assert ("info", "printed") in said
@@ -112,14 +122,14 @@ async def test_bytes_of_any_size_arrive(language: str, size: int) -> None:
         end = await run(s, "file", size=size)
         assert end["status"] == "succeeded", end["error"]
         (item,) = (await s.export(LOCAL, ExportRun(run_id=end["run_id"])))["items"]
-        assert end["result_refs"] == [{"export_item_id": item["export_item_id"]}]
+        assert [ref["export_item_id"] for ref in end["result_refs"]] == [item["export_item_id"]]
         assert (item["description"], item["mime"]) == ("a file", "text/plain")
         data = (b"0123456789abcde\n" * (size // 16 + 1))[:size]
         if size <= 65_536:
             assert (item["type"], b64decode(item["binary"])) == ("binary", data)
             return
         digest = sha256(data).hexdigest()
-        assert item["binary_url"] == f"perdure:blob/{end['run_id']}/{digest}"
+        assert item["binary_url"] == f"/runs/{end['run_id']}/blobs/{digest}"
         assert item["metadata"] == {"size": size, "sha256": digest}
         read = await s.call("blobs.read", ReadBlob(run_id=end["run_id"], sha256=digest))
         assert read["data"] == data

@@ -15,8 +15,12 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from perdure.eventlog import RealEnv
 from perdure.runtime.plugins.manifest import read_manifest
-from perdure.runtime.process import descriptors, sandbox
+from perdure.runtime.plugins.settings import SandboxMode
+from perdure.runtime.process import sandbox_features
+from perdure.runtime.process.control_groups import ControlGroups
+from perdure.runtime.process.sandbox import Sandbox
 from tests.repository.tree import ROOT
 from tests.runtime.process.test_processes import example, lines, result, run, start
 from tests.runtime.service import Service, real_service
@@ -40,12 +44,15 @@ async def test_first_starts_wait_for_one_look_in_a_thread(monkeypatch: pytest.Mo
     looked: list[int] = []
     may_end = threading.Event()
 
-    def look(_options: tuple[str, ...]) -> None:
+    def look(_wanted: sandbox_features.SandboxFeatures) -> str:
         looked.append(threading.get_ident())
         may_end.wait(10)
+        return ""
 
-    monkeypatch.setattr(sandbox, "_first_that_works", look)
-    monkeypatch.setattr(sandbox, "features", lru_cache(sandbox.features.__wrapped__))
+    monkeypatch.setattr(sandbox_features, "_tried", look)
+    monkeypatch.setattr(
+        sandbox_features, "features", lru_cache(sandbox_features.features.__wrapped__)
+    )
     async with example("python") as s:
         runs = [await start(s, "greet") for _ in range(3)]
         while {(await s.read(run_id))["status"] for run_id in runs} != {"running"}:
@@ -54,7 +61,7 @@ async def test_first_starts_wait_for_one_look_in_a_thread(monkeypatch: pytest.Mo
         may_end.set()
         for run_id in [*runs, await start(s, "greet")]:
             assert (await s.finished(run_id))["status"] == "succeeded"
-    assert len(looked) == 2  # for processes, and for networks
+    assert len(looked) == 1
     assert threading.get_ident() not in looked
 
 
@@ -87,7 +94,7 @@ async def test_a_process_gets_two_descriptors_that_a_plain_shell_can_name(
 ) -> None:
     """They are 3 and 4, whatever the server has open; it gets nothing else, and no habits."""
     if no_namespace:
-        monkeypatch.setattr(sandbox, "features", lambda: sandbox.SandboxFeatures(None, None))
+        monkeypatch.setattr(sandbox_features, "features", sandbox_features.SandboxFeatures)
     ours = [os.open(os.devnull, os.O_RDONLY) for _ in range(40 if taken else 0)]
     async with script(tmp_path, PLAIN) as s:
         end = await run(s, "go")
@@ -113,13 +120,58 @@ def test_descriptors_do_not_get_in_each_others_way(tmp_path: Path, given: tuple[
     for number, fd in enumerate(given):
         (tmp_path / str(number)).write_text(f"{number} ")
         moved.append(f"{fd}<{tmp_path / str(number)}")
-    program = [sys.executable, "-I", "-S", descriptors.__file__, ",".join(map(str, given))]
+    program = "import os, sys; from perdure.runtime.process.guard.descriptors import lower;"
+    program += f"lower({list(given)}); os.execv('/bin/sh', sys.argv[1:])"
     starting = f'exec "$@" {" ".join(moved)}'
     said = subprocess.run(
-        ["bash", "-c", starting, "bash", *program, "/bin/sh", "-c", script],
+        ["bash", "-c", starting, "bash", sys.executable, "-c", program, "sh", "-c", script],
         check=True,
         capture_output=True,
         text=True,
     )
     there = "".join(f"open {number}\n" for number in range(6))
     assert said.stdout == f"0 1 2 {there}"
+
+
+async def test_a_script_without_a_first_line_is_one_for_the_shell(tmp_path: Path) -> None:
+    """As it is when a shell starts it."""
+    go = tmp_path / "go"
+    go.write_text('read -r start <&3\necho \'{"say": "return", "value": "sh"}\' >&4\n')
+    go.chmod(0o755)
+    (tmp_path / "plugin.toml").write_text(
+        'id = "plain"\nversion = "1"\n[entries.go]\ncommand = ["go"]\n'
+    )
+    async with real_service({"plain": read_manifest(tmp_path)}) as s:
+        s.plugin_id = "plain"
+        assert await result(s, await run(s, "go")) == "sh"
+
+
+@pytest.mark.parametrize(
+    ("mode", "found", "told"),
+    [
+        (
+            "auto",
+            sandbox_features.SandboxFeatures(trouble="no luck"),
+            "(no luck); allow user namespaces",
+        ),
+        ("required", sandbox_features.SandboxFeatures(trouble="no luck"), "systemd: Delegate=yes"),
+        ("off", sandbox_features.SandboxFeatures(), "The sandbox is off"),
+    ],
+)
+async def test_a_server_says_at_its_start_what_is_not_enforced(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    mode: SandboxMode,
+    found: sandbox_features.SandboxFeatures,
+    told: str,
+) -> None:
+    """With how to change that; where all is enforced it says nothing."""
+    monkeypatch.setattr(sandbox_features, "features", lambda: found)
+    await Sandbox(mode).announce(RealEnv())
+    assert told in caplog.text
+    caplog.clear()
+    groups = ControlGroups("/there", "/there", is_unified=True)
+    rich = sandbox_features.SandboxFeatures(namespaces=1, network=True, groups=groups)
+    monkeypatch.setattr(sandbox_features, "features", lambda: rich)
+    await Sandbox("auto").announce(RealEnv())
+    assert caplog.text == ""

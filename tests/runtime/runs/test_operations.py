@@ -242,9 +242,8 @@ async def test_a_caller_may_wait_for_the_end(autojump_clock: MockClock) -> None:
         answer = await s.create(LOCAL, nap)
         assert answer["run"]["status"] == "succeeded"
         assert [item.get("json") for item in answer["result"]] == ["rested"]
-        assert [{"export_item_id": item["export_item_id"]} for item in answer["result"]] == (
-            answer["run"]["result_refs"]
-        )
+        refs = [{"export_item_id": i["export_item_id"], "type": "json"} for i in answer["result"]]
+        assert refs == answer["run"]["result_refs"]
         nap.args = {"seconds": 90}
         started = trio.current_time()
         answer = await s.create(LOCAL, nap)

@@ -94,7 +94,7 @@ async def test_what_is_uploaded_is_read_back(autojump_clock: MockClock) -> None:
         answer = await u.send(await u.begin())
         digest = sha256(DATA).hexdigest()
         assert answer == {
-            "binary_url": f"perdure:blob/{u.run_id}/{digest}",
+            "binary_url": f"/runs/{u.run_id}/blobs/{digest}",
             "sha256": digest,
             "size": len(DATA),
         }

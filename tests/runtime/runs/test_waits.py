@@ -126,7 +126,9 @@ async def test_a_wait_that_makes_no_sense_is_refused(
         error = await refused(code, lambda: waited(s, **{"run_id": run_id, **args}))
         assert trio.current_time() - begun < 1
         if args.get("timeout") == 30.5:
-            assert error.details == {"limit": 30.0}
+            assert error.details is not None
+            assert error.details["limit"] == 30.0
+            assert [each["path"] for each in error.details["errors"]] == ["timeout"]
 
 
 async def test_nobody_waits_for_what_is_not_theirs(autojump_clock: MockClock) -> None:

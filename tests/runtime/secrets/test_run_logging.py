@@ -19,13 +19,9 @@ from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.plugins.run_context import RunContext
 from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import GetRun
+from perdure.runtime.secrets.logged_run import LoggedRun, about_run, work_for
 from perdure.runtime.secrets.redaction import Redactor
-from perdure.runtime.secrets.run_logging import (
-    LoggedRun,
-    about_run,
-    logging_of_runs,
-    work_for,
-)
+from perdure.runtime.secrets.run_logging import logging_of_runs
 from tests.runtime.execution.test_current_run import PLUGINS, Scripted, items, ran
 from tests.runtime.service import refused, service
 

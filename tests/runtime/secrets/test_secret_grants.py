@@ -80,7 +80,11 @@ async def test_a_secret_of_another_tenant_is_one_that_does_not_exist(
         assert error.message == (
             f"args: token: there is no secret {name!r}: set PERDURE_SECRET_{name.upper()}"
         )
-        assert error.details == {"argument": "token", "reference": name}
+        assert error.details == {
+            "errors": [{"path": "args.token", "expected": "a secret that exists", "got": None}],
+            "argument": "token",
+            "reference": name,
+        }
         request = CreateRun(plugin_id="test", entry_id="fails", args={"token": VALUE})
         run = (await s.create(ACME, request))["run"]
         await s.world.end(run["run_id"])

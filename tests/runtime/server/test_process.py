@@ -100,7 +100,7 @@ def test_a_server_says_where_it_is_and_takes_it_back(tmp_path: Path) -> None:
         assert announced.stat().st_mode & 0o777 == 0o600
         assert json.loads(announced.read_text())["url"] == running.url
         assert running.get("/healthz") == {"status": "ok"}
-        assert running.get("/readyz") == {"ready": True, "why": None}
+        assert running.get("/readyz") == {"ready": True, "why": None, "progress": []}
         running.signal()
         assert running.wait() == 0
         assert not announced.exists()

@@ -13,6 +13,10 @@ import pytest
 import trio
 
 from perdure.runtime.http import event_routes as events
+from perdure.runtime.kernel import live_listing
+from perdure.runtime.kernel.listing import ListingFile
+from perdure.runtime.kernel.opening import StartUp
+from perdure.runtime.runs import part
 from perdure.runtime.runs.part import runs_of
 from perdure.runtime.server.server import Entrance, gate_of, is_loopback, url_of
 from tests.runtime.http.sse import Event, following
@@ -32,13 +36,21 @@ async def until_followed(here: Any, count: int = 1) -> None:
 
 async def test_while_a_server_starts_it_is_alive_and_not_ready() -> None:
     """Everything else waits: a browser that comes back would take a refusal as final."""
-    entrance = Entrance()
+    start_up = StartUp()
+    entrance = Entrance(start_up)
     async with following(entrance, "/healthz") as alive:
         await alive.over.wait()
     assert alive.status == 200
-    async with following(entrance, "/readyz") as ready:
-        await ready.over.wait()
-    assert ready.status == 503
+    start_up.watch("runs taken up", lambda: (5, 20_000))
+    transport = httpx.ASGITransport(app=entrance)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+        ready = await http.get("/readyz")
+    assert ready.status_code == 503
+    assert ready.json() == {
+        "ready": False,
+        "why": "starting: 5 of 20,000 runs taken up",
+        "progress": [{"what": "runs taken up", "done": 5, "of": 20_000}],
+    }
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 204, "headers": []})
@@ -72,6 +84,61 @@ def test_a_server_knows_its_names(host: str, url: str, local: bool) -> None:
     for name in (url.removeprefix("http://"), "localhost:1", "perdure.example"):
         assert gate.refuses(name.encode()) is None
     assert gate.refuses(b"elsewhere.example") is not None
+
+
+async def test_a_log_is_served_while_its_list_catches_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is ready, /readyz and figures say how far the list has come, and runs can be read."""
+    async with server_here(tmp_path) as here:
+        run_ids = [await here.create("greet", mode="sync") for _ in range(3)]
+    (tmp_path / "runs.db").unlink()
+    monkeypatch.setattr(part, "OPENING", 0.1)
+    monkeypatch.setattr(live_listing, "PATIENCE", 0.1)
+    goes_on, take_in = threading.Event(), ListingFile.take_in
+
+    def take_in_later(*args: Any, **more: Any) -> None:
+        goes_on.wait(30)
+        take_in(*args, **more)
+
+    monkeypatch.setattr(ListingFile, "take_in", take_in_later)
+    async with server_here(tmp_path) as here:
+        response = await here.http.get("/readyz")
+        (progress,) = response.json()["progress"]
+        head = (await here.node.log.head()).position
+        assert (response.status_code, progress) == (
+            200,
+            {"what": "records in the list of runs", "done": 0, "of": head},
+        )
+        assert (await here.record(run_ids[0]))["status"] == "succeeded"
+        assert (await here.http.get("/runs")).json()["runs"] == []
+        goes_on.set()
+        with trio.fail_after(20):
+            while (await here.http.get("/readyz")).json()["progress"]:  # noqa: ASYNC110
+                await trio.sleep(0.05)
+        listed = (await here.http.get("/runs")).json()["runs"]
+        assert [run["run_id"] for run in listed] == run_ids[::-1]
+
+
+async def test_a_directory_in_the_place_of_a_cache_file_is_survived(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs are executed and read. The list says which file is in its way, and comes later."""
+    monkeypatch.setattr(part, "OPENING", 0.1)
+    caches = [tmp_path / f"{name}.db" for name in ("snapshots", "references", "runs")]
+    for path in caches:
+        path.mkdir()
+    async with server_here(tmp_path) as here:
+        run_id = await here.create("greet", mode="sync")
+        assert (await here.record(run_id))["status"] == "succeeded"
+        assert (await here.http.get("/runs")).json()["error"]["code"] == "UNAVAILABLE"
+        assert str(caches[-1]) in caplog.text
+        assert "Traceback" not in caplog.text
+        for path in caches:
+            path.rmdir()
+        with trio.fail_after(20):
+            while (await here.http.get("/runs")).status_code != 200:  # noqa: ASYNC110
+                await trio.sleep(0.1)
 
 
 # Disconnects

@@ -6,8 +6,13 @@ import io
 import json
 import logging
 import re
+from pathlib import Path
+
+import pytest
 
 from perdure.runtime.server.server_logging import logging_to
+from tests.repository.tree import ROOT
+from tests.runtime.server.process import server
 
 LOG = logging.getLogger("perdure.test-of-lines")
 
@@ -52,3 +57,30 @@ def test_lines_are_for_people_on_a_terminal() -> None:
     assert re.fullmatch(r"\d\d:\d\d:\d\d info    started 1", lines[0])
     assert lines[1].endswith("error   run broke  [r1]")
     assert lines[-1] == "KeyError: 'oops'"
+
+
+@pytest.mark.parametrize("entry_id", ["inline", "threaded"])
+def test_what_entries_print_is_in_their_logs_and_not_on_the_servers_output(
+    tmp_path: Path, entry_id: str
+) -> None:
+    """Printed, warned, logged, raised in a thread: each line once, without the secret (R119)."""
+    secret = "correct-horse-battery"  # noqa: S105 - the point
+    module = "tests.runtime.server.printing_plugin"
+    options = {"PERDURE_MODULES": module, "PYTHONPATH": str(ROOT)}
+    with server(tmp_path / "data", **options) as running:
+        body = {"plugin_id": "printing", "entry_id": entry_id, "args": {"token": secret}}
+        run_id = running.post("/runs", body)["run_id"]
+        assert running.until(run_id, "succeeded", "failed")["status"] == "succeeded"
+        logged = running.get(f"/runs/{run_id}/logs")["lines"]
+        running.signal()
+        assert running.process.stdout is not None
+        output = running.process.stdout.read().decode() + running.errors.read_text()
+        running.wait()
+    said = [line["text"] for line in logged]
+    for text in ("printed", "printed as an error", "printed bytes", "logged"):
+        assert said.count(f"{text} [redacted]") == 2
+    assert sum("warned of [redacted]" in text for text in said) >= 1  # Python tells it once
+    assert "Exception in thread of the entry:" in said
+    assert "ValueError: raised [redacted]" in said
+    assert secret not in output + str(logged)
+    assert "printed" not in output
