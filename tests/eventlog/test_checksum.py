@@ -29,10 +29,11 @@ def test_a_value_that_moves_to_its_neighbour_is_noticed() -> None:
     assert append_to((b"1",))[-1] != append_to(("1",))[-1] != append_to((1,))[-1]
 
 
-@pytest.mark.parametrize("count", [1, 2, AT_ONCE])
+@pytest.mark.parametrize("count", [1, 2, 15, 16, AT_ONCE])
 def test_several_records_are_checked_at_once(count: int) -> None:
     """One damaged among sound ones, anywhere, is enough."""
-    records = example_log(streams=3, length=5)[:count]
+    records = example_log(streams=3, length=20)[:count]
+    assert len(records) == count
     assert sound_size(records) > sum(record.size for record in records)
     for place in range(count):
         spoiled = [*records]

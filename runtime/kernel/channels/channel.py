@@ -83,3 +83,7 @@ class Channel:
     permission: Permission = Permission.READ
     errors: tuple[str, ...] = ()
     routes: tuple[EventRoute, ...] = ()
+
+    def shown(self, records: Sequence[Record]) -> list[ChannelEvent]:
+        """Give the events of some records."""
+        return [event for record in records for event in self.show(record)]

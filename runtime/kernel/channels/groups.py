@@ -81,8 +81,8 @@ class _Round:
 
     def portion(self, selection: Selection) -> Portion | None:
         """Give what a selection gets of them; None if it does not get all of it at once."""
-        show = partial(self._show, selection.channel)
-        portion = selection.portion(self.records, selection.limit, read=EVERYTHING, show=show)
+        shown = partial(self._shown_of, selection.channel)
+        portion = selection.portion(self.records, selection.limit, read=EVERYTHING, shown=shown)
         return portion if portion.taken == len(self.records) else None
 
     def names(self) -> Iterable[str | None]:
@@ -92,11 +92,14 @@ class _Round:
             names[record.stream] = names[_of_scope(record.scope)] = None
         return names
 
-    def _show(self, channel: Channel, record: Record) -> Sequence[ChannelEvent]:
-        key = (channel.name, record.position)
-        if key not in self._shown:
-            self._shown[key] = channel.show(record)
-        return self._shown[key]
+    def _shown_of(self, channel: Channel, records: Sequence[Record]) -> list[ChannelEvent]:
+        events: list[ChannelEvent] = []
+        for record in records:
+            key = (channel.name, record.position)
+            if key not in self._shown:
+                self._shown[key] = channel.show(record)
+            events += self._shown[key]
+        return events
 
 
 class Groups:

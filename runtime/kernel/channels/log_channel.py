@@ -16,6 +16,8 @@ from perdure.runtime.kernel.principal import Permission
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from perdure.eventlog.record import Record
+    from perdure.runtime.kernel.channels.event import ChannelEvent
     from perdure.runtime.kernel.principal import Principal
 
 LOG: Final = "log"
@@ -38,7 +40,7 @@ def log_channel(others: Iterable[Channel]) -> Channel:
         where = reduce(and_, (each.where for each in openings), ALL)
         return Opening(where=where, ends_with=ending.ends_with, has_ended=ending.has_ended)
 
-    return Channel(
+    return _LogChannel(
         name=LOG,
         about="the records themselves",
         event=LogRecord,
@@ -59,6 +61,14 @@ def log_channel(others: Iterable[Channel]) -> Channel:
 
 
 ALL: Final = Filter()
+
+
+class _LogChannel(Channel):
+    """Each record is an event: a log is replayed by the hundred thousand."""
+
+    def shown(self, records: Sequence[Record]) -> list[ChannelEvent]:
+        """Give the records as they are."""
+        return list(map(RecordEvent, records))
 
 
 def merged_filters(name: str, groups: Sequence[type[Filters]]) -> type[Filters]:

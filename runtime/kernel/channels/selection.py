@@ -57,7 +57,7 @@ class Selection:
         limit: int,
         *,
         read: Filter,
-        show: Callable[[Record], Sequence[ChannelEvent]],
+        shown: Callable[[Sequence[Record]], list[ChannelEvent]],
     ) -> Portion:
         """Give ``limit`` events of records that were read by a filter.
 
@@ -67,19 +67,18 @@ class Selection:
         events: list[ChannelEvent] = []
         first = 0
         if passes is None:  # most records have one event each, so as many as may be are taken
-            events = [event for record in records[:limit] for event in show(record)]
+            events = shown(records[:limit])
             first = limit
             if len(events) > limit:
                 events, first = [], 0
         taken = len(records)
         for number in range(first, len(records)):
-            record = records[number]
-            if passes is None or passes(record):
-                shown = show(record)
-                if shown and len(events) >= limit:
+            if passes is None or passes(records[number]):
+                more = shown(records[number : number + 1])
+                if more and len(events) >= limit:
                     taken = number
                     break
-                events += shown
+                events += more
         return Portion(self._thinned(events), taken, self._ends_in(records, taken))
 
     def _thinned(self, events: list[ChannelEvent]) -> list[ChannelEvent]:

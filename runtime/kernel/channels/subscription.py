@@ -109,7 +109,7 @@ class Subscription:
         batch = await self.follow.next_batch(limit, wait=wait)
         selection, pulled = self.selection, bool(batch.records)
         events, taken, end = selection.portion(
-            batch.records, limit, read=selection.read, show=selection.channel.show
+            batch.records, limit, read=selection.read, shown=selection.channel.shown
         )
         if taken < len(batch.records):
             batch = self.follow.give_back(batch, taken)

@@ -38,7 +38,7 @@ def test_a_lagging_follower_gets_the_newest_report_and_every_status(name: str) -
 
     def told(*history: RunEvent) -> list[Any]:
         shown = records(*history)
-        portion = selection.portion(shown, 500, read=EVERYTHING, show=channel.show)
+        portion = selection.portion(shown, 500, read=EVERYTHING, shown=channel.shown)
         assert portion.taken == len(shown)
         events = [one.as_event() for one in portion.events]
         return events if name == "runs" else [event["run"] for event in events]

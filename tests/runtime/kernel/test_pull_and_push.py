@@ -94,33 +94,33 @@ def pushed(read: Filter) -> bool:
     return read is EVERYTHING
 
 
-def reports_kept(self: Selection, *args: Any, read: Filter, show: Any) -> Portion:
+def reports_kept(self: Selection, *args: Any, read: Filter, shown: Any) -> Portion:
     """Thin for those that pull, and forget it in a group."""
     with mock.patch.object(Selection, "_thinned", lambda _, events: events):
-        unthinned = real_portion(self, *args, read=read, show=show)
-    return unthinned if pushed(read) else real_portion(self, *args, read=read, show=show)
+        unthinned = real_portion(self, *args, read=read, shown=shown)
+    return unthinned if pushed(read) else real_portion(self, *args, read=read, shown=shown)
 
 
-def record_split(self: Selection, records: Any, limit: int, *, read: Filter, show: Any) -> Portion:
+def record_split(self: Selection, records: Any, limit: int, *, read: Filter, shown: Any) -> Portion:
     """Cut exactly at the limit, through a record."""
-    whole = real_portion(self, records, limit, read=read, show=show)
+    whole = real_portion(self, records, limit, read=read, shown=shown)
     return whole if pushed(read) else whole._replace(events=whole.events[:limit])
 
 
-def end_missed(self: Selection, *args: Any, read: Filter, show: Any) -> Portion:
+def end_missed(self: Selection, *args: Any, read: Filter, shown: Any) -> Portion:
     """Look for the end only among what passes, in a group."""
-    portion = real_portion(self, *args, read=read, show=show)
+    portion = real_portion(self, *args, read=read, shown=shown)
     return portion._replace(end=bool(portion.end and portion.events)) if pushed(read) else portion
 
 
-def bound_ignored(self: Selection, records: Any, limit: int, *, read: Filter, show: Any) -> Portion:
+def bound_ignored(self: Selection, records: Any, limit: int, *, read: Filter, shown: Any) -> Portion:
     """Push all there is at once."""
-    return real_portion(self, records, 1000 if pushed(read) else limit, read=read, show=show)
+    return real_portion(self, records, 1000 if pushed(read) else limit, read=read, shown=shown)
 
 
-def filter_ignored(self: Selection, *args: Any, read: Filter, show: Any) -> Portion:
+def filter_ignored(self: Selection, *args: Any, read: Filter, shown: Any) -> Portion:
     """Take what was read for what passes, as if every filter were applied when reading."""
-    return real_portion(self, *args, read=self.where, show=show)
+    return real_portion(self, *args, read=self.where, shown=shown)
 
 
 async def silent(self: Groups) -> None:
