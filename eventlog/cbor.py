@@ -5,21 +5,25 @@ finite floats, text without NUL or lone surrogates, byte strings, arrays, and ma
 text keys; definite lengths, no semantic tags, nesting to 32, and nothing after the value.
 Everything else (tag bombs, regular expressions, shared references, NaN, ...) is refused.
 
-``decode_strict`` reads bytes of strangers. ``decode`` reads bytes that ``encode`` once wrote.
+``decode_strict`` reads bytes of strangers, ``decode_message`` those of a peer that may send so many
+values and no more. ``decode`` reads bytes that ``encode`` once wrote.
 """
 
 from collections.abc import Callable
 from io import BytesIO
 from math import isfinite
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 import cbor2
 
 from perdure.eventlog.errors import CodecError
 
 MAX_DEPTH: Final = 32
+MAX_VALUES: Final = 20_000  # of a message of a peer: each is looked at, and takes some memory
 _MIN_INT: Final = -(1 << 63)
 _MAX_INT: Final = (1 << 63) - 1
+_STRINGS: Final = frozenset({2, 3})  # kinds of items (RFC 8949 calls them major types)
+_ARGUMENT_BYTES: Final = {24: 1, 25: 2, 26: 4, 27: 8}  # of an argument that follows its head
 
 # What callers store and get back: the static type of a decoded value cannot be narrower.
 Value = Any
@@ -36,6 +40,12 @@ def encode(value: Value) -> bytes:
 
 def decode_strict(data: bytes, *, max_bytes: int = 1 << 20) -> Value:
     """Decode untrusted bytes, or raise CodecError. Never hangs, never grows."""
+    value = _decoded(data, max_bytes)
+    _check(value, "value", 0)
+    return value
+
+
+def _decoded(data: bytes, max_bytes: int) -> Value:
     if len(data) > max_bytes:
         raise CodecError(f"{len(data)} bytes of CBOR where at most {max_bytes} are allowed")
     source = BytesIO(data)
@@ -55,16 +65,57 @@ def decode_strict(data: bytes, *, max_bytes: int = 1 << 20) -> Value:
         raise CodecError(f"not CBOR of our profile: {exc}") from exc
     if source.tell() != len(data):
         raise CodecError(f"{len(data) - source.tell()} bytes follow the CBOR value")
-    _check(value, "value", 0)
     return value
 
 
-def check(value: Value) -> None:
-    """Raise CodecError unless the value fits the profile."""
-    _check(value, "value", 0)
+class Counted(NamedTuple):
+    """A value, and of how many values it consists: itself, and all that it contains."""
+
+    value: Value
+    values: int
 
 
-def _check(value: Value, place: str, depth: int) -> None:
+def decode_message(data: bytes, *, max_bytes: int = 1 << 20) -> Counted:
+    """Decode a message of MAX_VALUES at most. Many more are refused before they are made."""
+    if len(data) > MAX_VALUES and _heads(data, 2 * MAX_VALUES + 1) > 2 * MAX_VALUES:
+        raise too_many_values()  # each value has a head, and at most one key that has another
+    return counted(_decoded(data, max_bytes))
+
+
+def counted(value: Value) -> Counted:
+    """Check a value that came in a message."""
+    count = _check(value, "value", 0)
+    if count > MAX_VALUES:
+        raise too_many_values()
+    return Counted(value, count)
+
+
+def too_many_values() -> CodecError:
+    """Say that a message consists of too many values."""
+    return CodecError(
+        f"a message may consist of {MAX_VALUES:,} values; send several, or many values as one text"
+    )
+
+
+def _heads(data: bytes, most: int) -> int:
+    """Count the heads of items, up to so many, without making the items."""
+    at = count = 0
+    while at < len(data) and count < most:
+        kind, argument = divmod(data[at], 32)
+        size = _ARGUMENT_BYTES.get(argument, 0)
+        if kind in _STRINGS:
+            at += int.from_bytes(data[at + 1 : at + 1 + size], "big") if size else argument
+        at += 1 + size
+        count += 1
+    return count
+
+
+def check(value: Value) -> int:
+    """Raise CodecError unless the value fits the profile; give of how many values it consists."""
+    return _check(value, "value", 0)
+
+
+def _check(value: Value, place: str, depth: int) -> int:
     kind = type(value)
     if kind is str:
         if not value.isascii() or "\0" in value:
@@ -78,16 +129,18 @@ def _check(value: Value, place: str, depth: int) -> None:
     elif kind is dict or kind is list or kind is tuple:
         if depth >= MAX_DEPTH:
             _refuse(place, f"more than {MAX_DEPTH} levels")
-        _check_items(value, place, depth + 1)
+        return 1 + _check_items(value, place, depth + 1)
     elif not (value is None or kind is bool or kind is bytes):
         _refuse(place, f"a {kind.__name__}, which has no place in the log")
+    return 1
 
 
-def _check_items(value: Value, place: str, depth: int) -> None:
+def _check_items(value: Value, place: str, depth: int) -> int:
+    count = len(value)
     if type(value) is not dict:
         for item in value:
-            _check(item, place, depth)
-        return
+            count += _check(item, place, depth) - 1
+        return count
     for key, item in value.items():
         if type(key) is not str:
             _refuse(place, f"a map key of type {type(key).__name__}")
@@ -97,7 +150,8 @@ def _check_items(value: Value, place: str, depth: int) -> None:
             continue
         if type(item) is str and item.isascii() and "\0" not in item:
             continue
-        _check(item, key, depth)
+        count += _check(item, key, depth) - 1
+    return count
 
 
 def _check_text(text: str, place: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypedDict, get_args
 
 from perdure.eventlog.append import MAX_RECORD_BYTES
-from perdure.eventlog.cbor import MAX_DEPTH
+from perdure.eventlog.cbor import MAX_DEPTH, MAX_VALUES
 from perdure.runtime.http.event_stream import EVENT_STREAM
 from perdure.runtime.kernel.operations import COMMON_ERRORS
 from perdure.runtime.kernel.release import Version, release
@@ -64,6 +64,7 @@ def capabilities(surface: Surface) -> dict[str, Any]:
             "body_bytes": surface.settings.server.body_limit,
             "record_bytes": MAX_RECORD_BYTES,
             "depth": MAX_DEPTH,
+            "values": MAX_VALUES,
             "page": page.le,
         },
         "rates": {},

@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from perdure.runtime.kernel.errors import OperationError, translated
-from perdure.runtime.kernel.routes.reply import Header, empty_reply, error_reply
+from perdure.runtime.kernel.routes.reply import Header, Reply, empty_reply, error_reply
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Collection, Mapping, Sequence
@@ -64,15 +64,21 @@ class Middleware:
                     return
             elif origin is not None:
                 out.more = [(b"vary", b"origin")]
+        reply: Reply | None = None
         try:
             await self._inside(scope, receive, out)
         except ClientDisconnect:
-            return  # there is nobody to answer
+            pass  # there is nobody to answer
         except Exception as error:
             if out.has_begun:
                 raise  # the connection is cut, so that nobody takes a part for the whole
-            told, headers = self._told(scope, error)
-            await error_reply(told, *headers)(scope, receive, out)
+            reply = self._reply(scope, error)
+        if reply is not None:  # not sent above: an error keeps what it has broken off
+            await reply(scope, receive, out)
+
+    def _reply(self, scope: Scope, error: Exception) -> Reply:
+        told, headers = self._told(scope, error)
+        return error_reply(told, *headers)
 
     def _told(self, scope: Scope, error: Exception) -> tuple[OperationError, Sequence[Header]]:
         """Give what is said of an error, and the headers that belong to it."""

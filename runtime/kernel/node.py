@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from perdure.runtime.kernel.channels.channel import Filters
     from perdure.runtime.kernel.feature import Feature
 
+MAKING: Final = 8  # large answers at the same time: each may take some MiB until it is sent
 LETTING_GO: Final = 5.0  # seconds that work which was let go of gets to notice
 SomePart = TypeVar("SomePart", bound=Part)
 
@@ -67,6 +68,7 @@ class Node:
     listings: Mapping[str, LiveListing]  # of all features, by name
     operations: Operations
     channels: Channels
+    making: trio.CapacityLimiter  # what is large, so that others come in between
     start_up: StartUp  # which may still have something to do
     leaving: trio.Event = field(default_factory=trio.Event)  # set when followers are to go
     closing: trio.Event = field(default_factory=trio.Event)  # set when no new work is taken
@@ -158,6 +160,7 @@ async def open_node(
             await _let_go(parts.values())  # or it would count as a crash of what they have resumed
             raise
         channels = Channels(log, features.channels, parts_by_channel(features, parts))
+        making = trio.CapacityLimiter(MAKING)
         services = [service for part in parts.values() for service in part.services]
         yield Node(
             log=log,
@@ -168,8 +171,10 @@ async def open_node(
                 features.operations,
                 [*services, channels],
                 subjects=[kind.id_field for kind in features.kinds],
+                pages=making,
             ),
             channels=channels,
+            making=making,
             start_up=start_up,
         )
         log.writer.give_up_when_stalled()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args, get_type_hints
@@ -27,6 +28,8 @@ from perdure.runtime.kernel.principal import Permission
 from perdure.runtime.kernel.requests import AnyRequest, CursorOrInstant, Instant
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
     from perdure.runtime.kernel.principal import Principal
 
 Argument = TypeVar("Argument")
@@ -94,6 +97,7 @@ class Operation:
     method: str
     dialect: Dialect = PLAIN
     waits: bool = False  # its answer may take as long as the caller allows
+    page: bool = False  # its answer may be large: few are made at a time
 
     def parse(self, args: Mapping[str, Any]) -> AnyRequest:
         """Check a request at the door. Its moments become UTC nanoseconds, or stay cursors."""
@@ -146,11 +150,12 @@ def operation(
     frames: Any = None,  # noqa: ANN401 - a type, if the operation follows something
     dialect: Dialect = PLAIN,
     waits: bool = False,
+    page: bool = False,
 ) -> Callable[[Method], Method]:
     """Put a method into the table (a decorator). What it raises is among its errors."""
 
     def mark(method: Method) -> Method:
-        setattr(method, _MARK, (name, permission, errors, frames, dialect, waits))
+        setattr(method, _MARK, (name, permission, errors, frames, dialect, waits, page))
         return method
 
     return mark
@@ -166,7 +171,7 @@ def _rows(service: type) -> Iterator[Operation]:
     for method_name, method in inspect.getmembers(service, inspect.isfunction):
         if not hasattr(method, _MARK):
             continue
-        name, permission, errors, frames, dialect, waits = getattr(method, _MARK)
+        name, permission, errors, frames, dialect, waits, page = getattr(method, _MARK)
         hints = get_type_hints(method)
         yield Operation(
             name=name,
@@ -179,6 +184,7 @@ def _rows(service: type) -> Iterator[Operation]:
             method=method_name,
             dialect=dialect,
             waits=waits,
+            page=page,
         )
 
 
@@ -190,10 +196,12 @@ class Operations:
         table: Mapping[str, Operation],
         services: Iterable[object],
         subjects: Iterable[str] = (),
+        pages: AbstractAsyncContextManager[object] | None = None,
     ) -> None:
         """Offer what the services can do, as the table describes it.
 
-        ``subjects`` are arguments that say in our own log what a call was about.
+        ``subjects`` are arguments that say in our own log what a call was about. A page is made
+        inside of ``pages``, which may let some of them wait.
         """
         self._calls: dict[str, tuple[Operation, Callable[..., Awaitable[Any]]]] = {
             name: (table[name], getattr(service, row.method))
@@ -201,6 +209,7 @@ class Operations:
             for name, row in operations_of(type(service)).items()
         }
         self._subjects = frozenset(subjects)
+        self._pages = pages or nullcontext()
 
     def __iter__(self) -> Iterator[Operation]:
         """Go through the table by name."""
@@ -226,13 +235,23 @@ class Operations:
     async def call(self, principal: Principal, name: str, args: Mapping[str, Any]) -> Any:  # noqa: ANN401
         """Do what is asked for; whatever goes wrong is an OperationError."""
         row = self.permit(principal, name)
+        work = self._calls[name][1]
         try:
-            return await self._calls[name][1](principal, row.parse(args))
+            if not row.page:
+                return await work(principal, row.parse(args))
+            async with self._pages:
+                return await work(principal, row.parse(args))
+        except OperationError as error:
+            if row.dialect is PLAIN:
+                raise
+            raise row.dialect.spoken(error) from error
         except Exception as error:
-            told = translated(error)
-            if told.code == "INTERNAL":
-                about = {each: args[each] for each in self._subjects & args.keys()}
-                _log.exception("%s failed", name, extra=about)
-            if row.dialect is not PLAIN:
-                told = row.dialect.spoken(told)
-            raise told from error
+            raise self._told(row, args, error) from error
+
+    def _told(self, row: Operation, args: Mapping[str, Any], error: Exception) -> OperationError:
+        """Give what a caller is told of an error from below."""
+        told = translated(error)
+        if told.code == "INTERNAL":
+            about = {each: args[each] for each in self._subjects & args.keys()}
+            _log.exception("%s failed", row.name, extra=about)
+        return told if row.dialect is PLAIN else row.dialect.spoken(told)

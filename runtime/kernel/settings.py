@@ -21,6 +21,7 @@ from typing import (
 
 import msgspec
 
+from perdure.runtime.kernel.budget import MEMORY_BUDGET
 from perdure.runtime.kernel.variables import CONFIG, OF_PROCESSES, PREFIX, SECRET_PREFIX, URL
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILE: Final = "perdure.toml"
+BODIES: Final = 32  # of the largest kind that the memory budget is for: decoded, one may take six
 DEFAULT: Final = "default"
 
 About = msgspec.Meta
@@ -37,6 +39,7 @@ PortNumber = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Rate = Annotated[float, msgspec.Meta(gt=0)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 BodyBytes = Annotated[int, msgspec.Meta(ge=1 << 10, le=64 << 20)]
+MemoryBytes = Annotated[int, msgspec.Meta(ge=32 << 20)]
 
 Group = TypeVar("Group", bound=msgspec.Struct)
 
@@ -75,6 +78,18 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     body_limit: Annotated[BodyBytes, About(description="bytes that a request in JSON may have")] = (
         1 << 20
     )
+    memory_budget: Annotated[
+        MemoryBytes,
+        About(description="bytes that all clients together may make the server keep in memory"),
+    ] = MEMORY_BUDGET
+
+    def __post_init__(self) -> None:
+        """Refuse settings that do not fit together."""
+        if self.body_limit * BODIES > self.memory_budget:
+            raise ValueError(
+                f"body_limit: a memory_budget of {self.memory_budget} bytes is for requests of"
+                f" {self.memory_budget // BODIES} bytes; make one of the two fit the other"
+            )
 
 
 class Settings:
@@ -129,12 +144,10 @@ class SettingsTable:
         """Make settings from values by name; the rest has its defaults."""
         if unknown := values.keys() - self._types.keys():
             raise TypeError(f"there is no setting {min(unknown)}")
-        return Settings(
-            *(
-                group(**{name: values[name] for name in group.__struct_fields__ if name in values})
-                for group in self._groups
-            )
-        )
+        try:
+            return Settings(*(_group(each, values) for each in self._groups))
+        except ValueError as error:
+            raise SettingsError(str(error)) from error
 
     def load(
         self, flags: Mapping[str, Any], variables: Mapping[str, str], directory: Path
@@ -195,6 +208,10 @@ class LoadedSettings:
         """Keep both."""
         self.settings = settings
         self.origins = origins
+
+
+def _group(group: type[Group], values: Mapping[str, Any]) -> Group:
+    return group(**{name: values[name] for name in group.__struct_fields__ if name in values})
 
 
 def _flag(name: str) -> str:

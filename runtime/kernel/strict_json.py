@@ -3,9 +3,12 @@
 What one surface takes, all take: numbers that fit, text without NUL or lone surrogates, distinct
 keys, nesting to 32, nothing after the value. What is refused is a CodecError that says why.
 
+A message has so many values and no more (``cbor.MAX_VALUES``): each is looked at once here, in
+Python. Commas and brackets tell of many more before they are made.
+
 The decoder lets the last of two equal keys win. Every key has a colon of its own, so a value that
-lost a key has fewer keys, and colons in its texts, than there were colons in the bytes. Only where
-the count does not tell, since a colon may be written as an escape, every object is read again.
+lost a key, written again, has fewer colons than there were in the bytes. Only where the count does
+not tell, since a colon may be written as an escape, every object is read again.
 """
 
 from __future__ import annotations
@@ -33,8 +36,14 @@ encode_json = _encoder.encode  # bytes leave as base64
 
 def decode_json(data: bytes, *, max_bytes: int = MAX_JSON) -> Any:  # noqa: ANN401 - any JSON value
     """Decode untrusted bytes, or raise CodecError. Never hangs, never grows."""
+    return decode_message(data, max_bytes=max_bytes).value
+
+
+def decode_message(data: bytes, *, max_bytes: int = MAX_JSON) -> cbor.Counted:
+    """Decode untrusted bytes, and count the values that they consist of."""
     if len(data) > max_bytes:
         raise CodecError(f"{len(data)} bytes of JSON where at most {max_bytes} are allowed")
+    refuse_many_values(data)
     try:
         value = msgspec.json.decode(data)
     except RecursionError:
@@ -45,30 +54,28 @@ def decode_json(data: bytes, *, max_bytes: int = MAX_JSON) -> Any:  # noqa: ANN4
                 "this is not JSON: half of a surrogate pair is no Unicode text"
             ) from None
         raise CodecError(f"this is not JSON: {error}") from None
-    cbor.check(value)
-    if data.count(b":") != _colons(value) or b"\\u003" in data:
+    found = cbor.counted(value)
+    if data.count(b":") != encode_json(value).count(b":") or b"\\u003" in data:
         _refuse_repeated_keys(data)
-    return value
+    return found
 
 
-def _colons(value: Any) -> int:  # noqa: ANN401 - any JSON value
-    """Count the colons that a value needs: one for each key, and those in its texts."""
-    kind = type(value)
-    if kind is str:
-        return value.count(":")  # type: ignore[no-any-return]
-    if kind is dict:
-        count = len(value)
-        for key, item in value.items():
-            count += key.count(":")
-            if type(item) in _WITH_COLONS:
-                count += _colons(item)
-        return count
-    if kind is list:
-        return sum(_colons(item) for item in value if type(item) in _WITH_COLONS)
-    return 0
+def refuse_many_values(data: bytes) -> None:
+    """Raise CodecError if JSON has more than MAX_VALUES; it may have a few more than those.
+
+    Every comma outside of texts has a value before it, every bracket begins one. Of escapes and
+    quotes only so much is looked at as tells where texts begin and end.
+    """
+    if _most_of(data) <= cbor.MAX_VALUES:
+        return
+    quoted = data.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"', 4 * cbor.MAX_VALUES)
+    strings = len(quoted) // 2  # each is a value, or the key of one
+    if strings > 2 * cbor.MAX_VALUES - 1 or _most_of(b"".join(quoted[::2])) > cbor.MAX_VALUES:
+        raise cbor.too_many_values()
 
 
-_WITH_COLONS: Final = frozenset({str, dict, list})
+def _most_of(data: bytes) -> int:
+    return max(data.count(b",") + 1, data.count(b"[") + data.count(b"{"))
 
 
 def _refuse_repeated_keys(data: bytes) -> None:

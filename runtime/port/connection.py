@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.port.body import body_of
 from perdure.runtime.port.exchange import Exchange
 from perdure.runtime.port.head import HeadBuffer
@@ -15,12 +16,14 @@ from perdure.runtime.port.upgrade import Upgrade
 from perdure.runtime.port.wire import ByteWire, Disconnected, raw_socket
 
 if TYPE_CHECKING:
+    from perdure.runtime.kernel.budget import Account, Hold
     from perdure.runtime.port.head import Head
     from perdure.runtime.port.port import Port, UpgradeHandler
 
 log: Final = logging.getLogger("perdure.port")
 access: Final = logging.getLogger("perdure.port.access")
 
+_HEAD_COPIES: Final = 2  # as it came, and in parts
 _SLOW: Final = "the head of the request took too long; send it at once, or again"
 _CRASHED: Final = PortRefusal("INTERNAL", "something went wrong here; it was logged")
 
@@ -28,14 +31,15 @@ _CRASHED: Final = PortRefusal("INTERNAL", "something went wrong here; it was log
 class HttpConnection:
     """A client, from its first byte to its last."""
 
-    def __init__(self, port: Port, stream: trio.abc.Stream) -> None:
+    def __init__(self, port: Port, stream: trio.abc.Stream, account: Account) -> None:
         """Take an accepted stream; under TLS its hands are shaken."""
         self.wire = ByteWire(stream, port.limits, port.counters)
         self.scheme = "https" if isinstance(stream, trio.SSLStream) else "http"
         self.client, self.server = _addresses(stream)
         self._port = port
         self._limits = port.limits
-        self._buffer = HeadBuffer(port.limits)
+        self._account = account
+        self._buffer = HeadBuffer(port.limits, account)
         self._reading: trio.CancelScope | None = None  # while it waits for a head
         self._exchange: Exchange | None = None
         self._requests = 0
@@ -72,16 +76,21 @@ class HttpConnection:
             self._requests += 1
             self._port.counters.requests += 1
             self._pass_gate(head)
+            held = self._account.hold(_HEAD_COPIES * head.size)
         except PortRefused as error:
             await self._refuse(error.refusal, head)
             return False
-        if head.target == b"*":
-            await self.wire.write(no_content(date=self._port.date()))
+        except OperationError as error:
+            await self._refuse(PortRefusal.of(error), head)
             return False
-        if head.wants_websocket and self._port.upgrade is not None:
-            await self._upgrade(head, self._port.upgrade)
-            return False
-        return await self._respond(head)
+        with held:
+            if head.target == b"*":
+                await self.wire.write(no_content(date=self._port.date()))
+                return False
+            if head.wants_websocket and self._port.upgrade is not None:
+                await self._upgrade(head, self._port.upgrade)
+                return False
+            return await self._respond(head, held)
 
     # --- heads -------------------------------------------------------------------------------
 
@@ -148,10 +157,10 @@ class HttpConnection:
 
     # --- requests ----------------------------------------------------------------------------
 
-    async def _respond(self, head: Head) -> bool:
+    async def _respond(self, head: Head, held: Hold) -> bool:
         """Let the app answer; tell whether another request may follow."""
         port = self._port
-        exchange = Exchange(head, self.wire, self._buffer, self._limits, port.date())
+        exchange = Exchange(head, self.wire, self._buffer, self._limits, held, port.date())
         exchange.closing = port.draining or self._requests == self._limits.requests_per_connection
         self._exchange = exchange
         try:
@@ -162,13 +171,14 @@ class HttpConnection:
             await self._app_failed(exchange, error)
         finally:
             self._exchange = None
+        await exchange.settle()
         if access.isEnabledFor(logging.DEBUG):
             access.debug("%s %s %s %d", self.client, head.method, head.path, exchange.status)
         if exchange.refusal is not None:
             self._count(exchange.refusal)
-        elif exchange.keeps_alive and await exchange.drain_body():
+        elif exchange.keeps_alive and await exchange.body.drain():
             return len(self._buffer) > 0 or not self.wire.ended
-        if not exchange.body_read or len(self._buffer):
+        if not exchange.body.done or len(self._buffer):
             await self.wire.linger()
         return False
 
@@ -203,7 +213,7 @@ class HttpConnection:
         self._port.counters.upgrades += 1
         lines = [f"{head.method} ".encode() + head.target + b" HTTP/1.1\r\n"]
         lines += [b"%s: %s\r\n" % header for header in head.headers]
-        stream = self.wire.stream
+        stream, trailing = self.wire.stream, self._buffer.take_all()
         upgrade = Upgrade(
             path=head.path,
             query=head.query,
@@ -212,13 +222,20 @@ class HttpConnection:
             server=self.server,
             scheme=self.scheme,
             head=b"".join(lines) + b"\r\n",
-            trailing=self._buffer.take_all(),
+            trailing=trailing,
             stream=stream,
             socket=stream.socket if isinstance(stream, trio.SocketStream) else None,
+            account=self._account,
             _wire=self.wire,
             _date=self._port.date(),
         )
-        await handler(upgrade)
+        try:
+            held = self._account.hold(len(trailing))
+        except OperationError as error:
+            await self._refuse(PortRefusal.of(error), head)
+            return
+        with held:
+            await handler(upgrade)
 
 
 def _named(head: Head) -> tuple[str, str]:

@@ -14,6 +14,10 @@ A client that closes its side after the request is no disconnect: it may still r
 does. Whether it does is seen when something is sent: the first bytes that nobody takes come back
 as a reset, the next ones fail. A stream with heartbeats so loses a silent client after two of them.
 An app that sends nothing yet can ask for the moment by the extension ``perdure.hung_up``.
+
+What an exchange keeps in memory is held in the account of its connection: its head, the part of the
+body or of the response that is on its way, and what the app says that it keeps of the request
+(extension ``perdure.hold``). What there is no room for is answered with OVERLOADED.
 """
 
 from __future__ import annotations
@@ -24,51 +28,52 @@ from typing import TYPE_CHECKING, Any, Final
 import h11
 import trio
 
-from perdure.runtime.port.body import LengthBody, body_of
+from perdure.runtime.kernel.errors import OperationError
+from perdure.runtime.port.body_stream import BodyStream
 from perdure.runtime.port.refusal import PortRefusal, PortRefused, error_response, reason_phrase
 from perdure.runtime.port.wire import PIECE, ByteWire, Disconnected
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
+    from perdure.runtime.kernel.budget import Hold
     from perdure.runtime.port.head import Head, HeadBuffer
     from perdure.runtime.port.limits import PortLimits
 
     Message = MutableMapping[str, Any]
 
 SPEC: Final = {"version": "3.0", "spec_version": "2.4"}
-_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
-_CHUNKED_PIECE: Final = 16 << 10  # a body in one-byte chunks is work: not too much of it at once
-_DRAIN: Final = 64 << 10  # bytes of a body nobody read that are worth keeping a connection
 _NO_BODY: Final = frozenset({204, 304})
-_UNFINISHED: Final = "the body ends before its end; send all of it"
-_SLOW: Final = "the body comes too slowly; send it faster, or again later"
 
 
 class Exchange:
     """A request that is being answered."""
 
     def __init__(
-        self, head: Head, wire: ByteWire, buffer: HeadBuffer, limits: PortLimits, date: bytes
+        self,
+        head: Head,
+        wire: ByteWire,
+        buffer: HeadBuffer,
+        limits: PortLimits,
+        held: Hold,
+        date: bytes,
     ) -> None:
-        """Take a head; ``buffer`` holds what came behind it."""
+        """Take a head, for which memory is held; ``buffer`` has what came behind it."""
         self.head = head
         self.status = 0  # of the response, once there is one
         self.closing = False  # say `connection: close`
         self.started = False  # something of the response was sent
         self.finished = False
         self.refusal: PortRefusal | None = None  # what the client was told instead of an answer
+        self._is_due = False  # to say so
         self._wire = wire
         self._buffer = buffer
         self._limits = limits
         self._date = date
-        self._body = body_of(head)
-        self._body_limit = limits.body_bytes
-        self._body_size = 0
+        self._held = held
+        self._kept = held.size  # until the exchange is over
+        self.body = BodyStream(head, wire, buffer, limits)
         self._body_given = False  # the app has seen the end of it
-        self._continue = head.expects_continue and not self._body.done
-        self._patience = limits.body_window
-        self._progress = 0
         self._start: h11.Response | None = None
         self._bodyless = False
         self._over = trio.Event()
@@ -87,22 +92,26 @@ class Exchange:
             "query_string": head.query,
             "root_path": "",
             "headers": head.headers,
-            "extensions": {"perdure.body_limit": self.limit_body, "perdure.hung_up": self.hung_up},
+            "extensions": {
+                "perdure.body_limit": self.limit_body,
+                "perdure.hung_up": self.hung_up,
+                "perdure.hold": self.keep,
+            },
         }
 
     def limit_body(self, size: int) -> None:
         """Set how large the body of this request may be; called before it is read."""
-        self._body_limit = size
+        self.body.limit = size
+
+    def keep(self, size: int) -> None:
+        """Count so many bytes more that the app keeps until the exchange is over."""
+        self._held.grow(size)
+        self._kept += size
 
     @property
     def keeps_alive(self) -> bool:
         """Whether another request may follow on this connection."""
         return self.finished and self.head.protocol.our_state is h11.DONE and not self._wire.gone
-
-    @property
-    def body_read(self) -> bool:
-        """Whether nothing of the body is still to come."""
-        return self._body.done
 
     # --- receive -----------------------------------------------------------------------------
 
@@ -114,56 +123,18 @@ class Exchange:
         if self._body_given:
             return await self._disconnect()
         try:
-            payload = await self._read_body()
+            payload = await self.body.read()
+            self._held.resize(self._kept + len(payload))
         except Disconnected:
             return {"type": "http.disconnect"}
         except PortRefused as error:
             await self._refuse(error.refusal)
             return {"type": "http.disconnect"}
-        self._body_given = self._body.done
+        except OperationError as error:
+            await self._refuse(PortRefusal.of(error))
+            return {"type": "http.disconnect"}
+        self._body_given = self.body.done
         return {"type": "http.request", "body": payload, "more_body": not self._body_given}
-
-    async def _read_body(self) -> bytes:
-        """Give the next part of the body, and nothing only at its end."""
-        body = self._body
-        if (body.known or 0) + self._body_size > self._body_limit:
-            raise self._too_large()
-        if self._continue:
-            self._continue = False
-            if not len(self._buffer):  # it waits indeed
-                await self._wire.write(_CONTINUE)
-        payload = b""
-        while not body.done and not payload:
-            payload, rest = body.take(self._buffer.take_all() or await self._more())
-            if rest:
-                self._buffer.add(rest)
-            self._body_size += len(payload)
-            if self._body_size > self._body_limit:
-                raise self._too_large()
-        return payload
-
-    async def _more(self) -> bytes | bytearray:
-        """Read on; a client has to make some progress in the time that it is waited for."""
-        size = PIECE if isinstance(self._body, LengthBody) else _CHUNKED_PIECE
-        begun = trio.current_time()
-        with trio.move_on_after(self._patience) as scope:
-            data = await self._wire.read(size)
-        if scope.cancelled_caught:
-            raise PortRefused("REQUEST_TIMEOUT", _SLOW)
-        if not data:
-            raise PortRefused("BAD_REQUEST", _UNFINISHED)
-        self._patience -= trio.current_time() - begun
-        self._progress += len(data)
-        if self._progress >= self._limits.body_progress:
-            self._patience, self._progress = self._limits.body_window, 0
-        return data
-
-    def _too_large(self) -> PortRefused:
-        return PortRefused(
-            "PAYLOAD_TOO_LARGE",
-            f"send at most {self._body_limit} bytes in one request",
-            limit=self._body_limit,
-        )
 
     async def _disconnect(self) -> Message:
         """Wait for the end of the exchange."""
@@ -184,6 +155,9 @@ class Exchange:
                 try:
                     self._buffer.add(await self._wire.read())
                 except Disconnected:
+                    self._over.set()
+                except OperationError:  # there is no room: it is read no further
+                    self._wire.abort()
                     self._over.set()
             self._waiting = None
 
@@ -208,7 +182,7 @@ class Exchange:
         headers = [(bytes(name), bytes(value)) for name, value in message.get("headers", ())]
         if not any(name.lower() == b"date" for name, _ in headers):
             headers.append((b"date", self._date))
-        if self.closing or self._continue:
+        if self.closing or self.body.is_awaited:
             headers.append((b"connection", b"close"))
         status = message["status"]
         self._start = h11.Response(
@@ -220,25 +194,40 @@ class Exchange:
     async def _send_body(self, body: bytes, *, more: bool) -> None:
         if not self.status or self.finished:
             raise RuntimeError("the response has not begun or is complete already")
-        protocol = self.head.protocol
-        out = []
-        if self._start is not None:
-            out.append(protocol.send(self._start))
-            self._start = None
-        if body and not self._bodyless:
-            out.append(protocol.send(h11.Data(data=body)))
-        if not more:
-            out.append(protocol.send(h11.EndOfMessage()))
-            self._finish()
-        self.started = True
         try:
+            self._held.resize(self._kept + len(body))
+        except OperationError as error:
+            self._refuse_response(PortRefusal.of(error))
+            raise Disconnected("there is no room for what it was to be sent") from error
+        out = self._framed(body, more=more)
+        try:
+            for part in out[:-1]:
+                await self._wire.write(part)
             if more:
-                await self._wire.write(b"".join(out))
+                await self._wire.write(out[-1])
             else:
-                await self._wire.write_last(b"".join(out))
+                await self._wire.write_last(out[-1])
         except Disconnected:
             self._end()
             raise
+        finally:
+            self._held.resize(self._kept)
+
+    def _framed(self, body: bytes, *, more: bool) -> list[bytes]:
+        """Give the bytes to send; a large body is among them as it is, without a copy of it."""
+        send = self.head.protocol.send_with_data_passthrough
+        out: list[bytes] = []
+        if self._start is not None:
+            out += send(self._start) or ()
+            self._start = None
+        if body and not self._bodyless:
+            out += send(h11.Data(data=body)) or ()
+        if not more:
+            out += send(h11.EndOfMessage()) or ()
+            self._finish()
+        self.started = True
+        is_large = len(body) > PIECE and not self._bodyless
+        return out if is_large else [b"".join(out)]
 
     def _finish(self) -> None:
         self.finished = True
@@ -260,6 +249,19 @@ class Exchange:
         else:
             await self.answer(refusal)
 
+    def _refuse_response(self, refusal: PortRefusal) -> None:
+        """Break the response off, or have the client told once the app has let go of it."""
+        self.refusal = refusal
+        if self.started:
+            self._wire.abort()
+        else:
+            self._is_due = True
+
+    async def settle(self) -> None:
+        """Tell the client why there is no response, if that is due."""
+        if self._is_due and self.refusal is not None:
+            await self.answer(self.refusal)
+
     async def answer(self, refusal: PortRefusal) -> None:
         """Answer with an error, as the last thing on this connection."""
         only_head = self.head.method == "HEAD"
@@ -273,18 +275,3 @@ class Exchange:
         """Break off a response that cannot be completed: the client must not take it for whole."""
         self._wire.abort()
         self._end()
-
-    async def drain_body(self) -> bool:
-        """Read what is left of the body if it is little; tell whether nothing is left."""
-        if self._body.done:
-            return True
-        if self._continue or (self._body.known or 0) > _DRAIN:
-            return False
-        self._body_limit = self._body_size + _DRAIN
-        with trio.move_on_after(self._limits.linger):
-            try:
-                while not self._body.done:
-                    await self._read_body()
-            except (Disconnected, PortRefused):
-                return False
-        return self._body.done

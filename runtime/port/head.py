@@ -18,6 +18,7 @@ import h11
 from perdure.runtime.port.refusal import PortRefused
 
 if TYPE_CHECKING:
+    from perdure.runtime.kernel.budget import Account
     from perdure.runtime.port.limits import PortLimits
 
 END: Final = b"\r\n\r\n"
@@ -33,6 +34,7 @@ class Head:
     """A request without its body. ``protocol`` writes its response, and is used for no other."""
 
     protocol: h11.Connection
+    size: int  # bytes that it came in
     method: str
     version: str
     target: bytes  # without scheme and authority
@@ -63,11 +65,12 @@ class Head:
 class HeadBuffer:
     """Bytes that no request has claimed yet: pieces of a head, or of the requests after it."""
 
-    __slots__ = ("_data", "_limits", "_searched")
+    __slots__ = ("_data", "_held", "_limits", "_searched")
 
-    def __init__(self, limits: PortLimits) -> None:
+    def __init__(self, limits: PortLimits, account: Account) -> None:
         """Begin with nothing."""
         self._limits = limits
+        self._held = account.hold()
         self._data = bytearray()
         self._searched = 0
 
@@ -75,7 +78,8 @@ class HeadBuffer:
         return len(self._data)
 
     def add(self, data: bytes | bytearray) -> None:
-        """Put bytes at the end."""
+        """Put bytes at the end; more than the account has room for are OVERLOADED."""
+        self._held.grow(len(data))
         self._data += data
 
     def take_all(self) -> bytes:
@@ -87,6 +91,7 @@ class HeadBuffer:
     def clear(self) -> None:
         """Forget all bytes."""
         self._data.clear()
+        self._held.release()
         self._searched = 0
 
     def next_head(self) -> Head | None:
@@ -103,6 +108,7 @@ class HeadBuffer:
             return None
         raw = bytes(data[: end + len(END)])
         del data[: end + len(END)]
+        self._held.resize(len(data))
         self._searched = 0
         if len(raw) > limits.head_bytes or raw.count(b"\r\n") > limits.head_fields + 2:
             raise _too_large(limits)
@@ -131,6 +137,7 @@ def _parsed(raw: bytes) -> Head:
     raw_path, _, query = target.partition(b"?")
     return Head(
         protocol=protocol,
+        size=len(raw),
         method=request.method.decode("ascii"),
         version=request.http_version.decode("ascii"),
         target=target,

@@ -20,7 +20,7 @@ class PortLimits:
     first_byte: float = 30.0  # of a new connection
     head_time: float = 10.0  # from the first byte of a head to its last
     body_window: float = 10.0  # in so much waiting for a body ...
-    body_progress: int = 4 << 10  # ... so much of it has to come
+    body_progress: int = 64 << 10  # ... so much of it has to come: what a modem sends
     send_time: float = 30.0  # for a piece of 64 KiB to be taken
     idle: float = 75.0  # between two requests of a connection
     linger: float = 2.0  # for a client to read why it was refused

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from perdure.eventlog.units import NANOSECONDS
+from perdure.runtime.kernel.budget import Budget
 from perdure.runtime.port.connection import HttpConnection
 from perdure.runtime.port.counters import PortCounters
 from perdure.runtime.port.host_guard import Gate
@@ -57,6 +58,7 @@ class Port:
         upgrade: UpgradeHandler | None = None,
         limits: PortLimits | None = None,
         gate: Gate | None = None,
+        budget: Budget | None = None,
         env: Env,
     ) -> None:
         """Serve ``app``; nothing is opened before ``serve``."""
@@ -64,6 +66,7 @@ class Port:
         self.upgrade = upgrade
         self.limits = limits or PortLimits()
         self.gate = gate or Gate()
+        self.budget = budget or Budget()
         self.counters = PortCounters()
         self.draining = False
         self._env = env
@@ -158,8 +161,9 @@ class Port:
         try:
             if isinstance(stream, trio.SSLStream) and not await self._shaken_hands(stream):
                 return
-            self._open[stream] = connection = HttpConnection(self, stream)
-            await connection.run()
+            with self.budget.account() as account:
+                self._open[stream] = connection = HttpConnection(self, stream, account)
+                await connection.run()
         finally:
             del self._open[stream]
             if peer is not None:

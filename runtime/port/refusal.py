@@ -12,6 +12,8 @@ from perdure.runtime.kernel.errors import ERRORS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from perdure.runtime.kernel.errors import OperationError
+
     Header = tuple[bytes, bytes]
 
 
@@ -21,6 +23,11 @@ class PortRefusal(NamedTuple):
     code: str
     message: str
     details: Mapping[str, Any] | None = None
+
+    @classmethod
+    def of(cls, error: OperationError) -> PortRefusal:
+        """Say what an error from below says."""
+        return cls(error.code, error.message, error.details)
 
     @property
     def status(self) -> int:

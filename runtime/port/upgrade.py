@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import trio
 
+from perdure.runtime.kernel.budget import Account
 from perdure.runtime.port.refusal import PortRefusal, error_response
 from perdure.runtime.port.wire import ByteWire
 
@@ -28,6 +29,7 @@ class Upgrade:
     trailing: bytes
     stream: trio.abc.Stream
     socket: trio.socket.SocketType | None  # to write to without waiting; None under TLS
+    account: Account  # of the connection: what its peer makes us hold
     _wire: ByteWire = field(repr=False)
     _date: bytes = field(repr=False)
 

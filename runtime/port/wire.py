@@ -54,7 +54,7 @@ class ByteWire:
             self.ended = True
         return data
 
-    async def write(self, data: bytes) -> None:
+    async def write(self, data: bytes | memoryview) -> None:
         """Send bytes; wait for as long as the client takes some of them."""
         if self.gone:
             raise Disconnected("the client is gone")
@@ -93,7 +93,8 @@ class ByteWire:
             self._counters.bytes_out += sent
             if sent == len(data):
                 return
-            data = data[sent:]
+            await self.write(memoryview(data)[sent:])
+            return
         await self.write(data)
 
     async def linger(self) -> None:

@@ -15,6 +15,7 @@ import outcome
 import trio
 
 from perdure.runtime.execution.outcome import error_of
+from perdure.runtime.kernel.decoding import off_the_loop
 from perdure.runtime.plugins.contract import FailedStep, PluginError, RunCancelled, StepError
 from perdure.runtime.plugins.run_messages import Bytes, Request, Step
 from perdure.runtime.plugins.step_body import LastTry
@@ -24,6 +25,7 @@ from perdure.runtime.process.message_parser import parse
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 
+    from perdure.eventlog.env import Env
     from perdure.runtime.execution.inline_port import InlinePort
     from perdure.runtime.plugins.run_messages import Call, FromEntry
     from perdure.runtime.process.message_parser import Wrong, WrongRequest
@@ -46,11 +48,13 @@ class Dialogue:
 
     def __init__(
         self,
+        env: Env,
         worker: Worker,
         port: InlinePort,
         until_cancelled: Callable[[], Awaitable[str | None]],
     ) -> None:
         """Nothing is said before ``hold``."""
+        self._env = env
         self._worker = worker
         self._port = port
         self._until_cancelled = until_cancelled
@@ -102,11 +106,13 @@ class Dialogue:
         """Wait for the next message; None when the process says no more."""
         try:
             line = await self._worker.receive()
-            self._has_begun = self._has_begun or line is not None
-            message = None if line is None else parse(line)
+            if line is None:
+                return None
+            self._has_begun = True
+            message = await off_the_loop(self._env, partial(parse, line), len(line))
         except m.Malformed as error:
             raise PluginError(PROTOCOL_ERROR, str(error)) from error
-        if message is not None and message.run_id not in {None, self._port.about.id}:
+        if message.run_id not in {None, self._port.about.id}:
             raise PluginError(PROTOCOL_ERROR, f"it spoke of another run, {message.run_id!r}")
         return message
 

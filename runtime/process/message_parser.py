@@ -13,6 +13,8 @@ from typing import Any, Final, NoReturn, get_args
 
 import msgspec
 
+from perdure.eventlog.errors import CodecError
+from perdure.runtime.kernel.strict_json import refuse_many_values
 from perdure.runtime.plugins.contract import PluginError
 from perdure.runtime.plugins.run_messages import FromEntry, Request, RunMessage
 from perdure.runtime.process.messages import FromProcess, Malformed
@@ -48,9 +50,12 @@ Wrong = WrongReport | WrongRequest
 
 
 def parse(line: bytes) -> FromProcess | Wrong:
-    """Read what a process said."""
+    """Read what a process said, of so many values and no more."""
     try:
+        refuse_many_values(line)
         message = _decoder.decode(line)
+    except CodecError as error:
+        raise Malformed(f"not a message: {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return _wrong(line, _QUOTED.sub("", str(error)))
     if isinstance(message, Request) and message.id is None:

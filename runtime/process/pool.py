@@ -108,7 +108,7 @@ class Pool:
     ) -> Any:  # noqa: ANN401 - what the entry returns
         """Have an entry executed by a worker, which is kept or ended then."""
         worker.on_output = partial(_log, execution)
-        talk = Dialogue(worker, port, execution.until_cancelled)
+        talk = Dialogue(self._env, worker, port, execution.until_cancelled)
         clean = False
         try:
             value = await talk.hold(entry.id, args)

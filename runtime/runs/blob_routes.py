@@ -5,11 +5,17 @@ from __future__ import annotations
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 
+from perdure.runtime.blobs.store import CHUNK
 from perdure.runtime.kernel.operations import COMMON_ERRORS
 from perdure.runtime.kernel.principal import principal_of
 from perdure.runtime.kernel.requests import Name, Sha256
 from perdure.runtime.kernel.requests import Request as Asked
-from perdure.runtime.kernel.routes.arguments import allow_body, path_args, refuse_query
+from perdure.runtime.kernel.routes.arguments import (
+    allow_body,
+    hold_memory,
+    path_args,
+    refuse_query,
+)
 from perdure.runtime.kernel.routes.byte_range import Span, asked_span, has_etag
 from perdure.runtime.kernel.routes.reply import Header, empty_reply, json_reply
 from perdure.runtime.kernel.routes.route import Route
@@ -53,6 +59,7 @@ def _receiving(surface: Surface) -> Handler:
         allow_body(
             request, part.executor.context.blobs.limits.scope_quota
         )  # the upload itself may allow less
+        hold_memory(request, CHUNK)  # what is written at once
         async with aclosing(request.stream()) as arriving:
             return json_reply(await part.uploads.receive(principal, upload_id, arriving))
 
@@ -69,6 +76,7 @@ def _sending(surface: Surface) -> Handler:
         asked = row.parse(path_args(request.path_params))
         assert isinstance(asked, ReadBlob)  # noqa: S101 - that is what it parses
         etag = f'"{asked.sha256}"'
+        hold_memory(request, CHUNK)  # the piece after the one that is on its way
 
         async def reply(scope: Scope, receive: Receive, send: Send) -> None:
             async with part.uploads.open(principal, asked.run_id, asked.sha256) as content:

@@ -40,7 +40,8 @@ from perdure.runtime.runs.reader import RunReader
 from perdure.runtime.runs.requests import RunStatus, Way
 from perdure.runtime.runs.settings import TriggerMode, UnknownEntries
 from perdure.runtime.runs.trigger import Begin, Trigger
-from perdure.runtime.runs.uploads import MAX_UPLOADS, Uploads
+from perdure.runtime.runs.upload_slots import MAX_UPLOADS, MAX_UPLOADS_OF_ONE
+from perdure.runtime.runs.uploads import Uploads
 from perdure.runtime.secrets.secrets import Secrets
 
 if TYPE_CHECKING:
@@ -101,7 +102,9 @@ class RunsPart(Part):
         )
         cancellation = Cancellation(executor)
         self.runs = Runs(executor, index, reader, creation, cancellation)
-        self.uploads = Uploads(context, reader, resources.references or References())
+        self.uploads = Uploads(
+            context, reader, resources.references or References(), executor.end_of
+        )
         bulk = Bulk(context, index, reader, creation, cancellation, rate=resources.bulk_rate)
         entries = context.entries
         plugins = PluginList(context.log, lambda: (entries.plugins, entries.problems))
@@ -163,6 +166,7 @@ class RunsPart(Part):
                 "blob_bytes": blobs.quota,
                 "scope_blob_bytes": blobs.scope_quota,
                 "uploads": MAX_UPLOADS,
+                "uploads_of_one": MAX_UPLOADS_OF_ONE,
             },
             "rates": {
                 "progress": WINDOW / NANOSECONDS,
@@ -172,7 +176,7 @@ class RunsPart(Part):
                 "idempotency": self._claim_window / NANOSECONDS,
                 "sync_wait": limits.sync_wait,
                 "cancel_grace": limits.cancel_grace,
-                "upload": self.uploads.upload_life / NANOSECONDS,
+                "upload": self.uploads.slots.life / NANOSECONDS,
                 "blob_grace": blobs.grace,
             },
             "statuses": list(get_args(RunStatus)),

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
@@ -23,49 +22,27 @@ from perdure.eventlog.errors import LogClosed
 from perdure.eventlog.units import NANOSECONDS
 from perdure.runtime.blobs.blob import Blob, blob_path, scope_of
 from perdure.runtime.blobs.references import named_by
-from perdure.runtime.blobs.store import Draft
+from perdure.runtime.execution.run_ends import LetGo
 from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.operations import operation
 from perdure.runtime.kernel.principal import Permission, Principal
 from perdure.runtime.runs.answers import BlobAnswer, BlobPiece, CollectionAnswer, UploadAnswer
 from perdure.runtime.runs.requests import CollectBlobs, CreateUpload, ReadBlob
+from perdure.runtime.runs.upload_slots import UPLOAD_LIFE, Upload, UploadSlots, no_upload
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, AsyncIterator
+    from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
 
     from perdure.actors.folded import Folded
     from perdure.actors.run.core import Run
     from perdure.runtime.blobs.references import References
-    from perdure.runtime.blobs.store import BlobReading
+    from perdure.runtime.blobs.store import BlobReading, Draft
     from perdure.runtime.execution.host_context import HostContext
     from perdure.runtime.runs.reader import RunReader
 
-UPLOAD_LIFE: Final = 3600.0  # seconds
-MAX_UPLOADS: Final = 256  # open ones; each may have a file open
-MAX_FINISHED: Final = 4096  # kept for those who send again; the oldest are forgotten first
 COLLECT_EVERY: Final = 3600.0  # seconds
 _ACTIVE: Final = frozenset({Status.RUNNING, Status.CANCEL_REQUESTED})
 _log = logging.getLogger("perdure.blobs")
-
-
-@dataclass(eq=False, slots=True)
-class _Upload:
-    """Bytes on their way to a run."""
-
-    upload_id: str
-    principal: Principal
-    run_id: str
-    size_limit: int
-    expires_at: int
-    lock: trio.Lock = field(default_factory=trio.Lock)  # one writes at a time
-    draft: Draft | None = None
-    blob: BlobAnswer | None = None
-
-    async def give_up(self) -> None:
-        """Throw away what has come so far."""
-        if self.draft is not None:
-            draft, self.draft = self.draft, None
-            await draft.aclose()
 
 
 class Uploads:
@@ -76,30 +53,59 @@ class Uploads:
         context: HostContext,
         reader: RunReader,
         references: References,
+        end_of: Callable[[str], Awaitable[object]],
         *,
         upload_life: float = UPLOAD_LIFE,
     ) -> None:
-        """Take in bytes for runs that the reader finds."""
+        """Take in bytes for runs that the reader finds; ``end_of`` waits for the end of one."""
         self._store = context.blobs
         self._log = context.log
         self._env = context.env
         self._reader = reader
         self._references = references
-        self.upload_life = round(upload_life * NANOSECONDS)
-        self._open: dict[str, _Upload] = {}  # at most MAX_UPLOADS
-        self._finished: dict[str, _Upload] = {}  # at most MAX_FINISHED, oldest first
+        self._end_of = end_of
+        self.slots = UploadSlots(context.env, upload_life)
+        self._nursery: trio.Nursery | None = None
+        self._watched: set[str] = set()  # runs that have, or had, an upload; until they end
 
     async def run(self) -> None:
-        """Remove now and then what nobody needs any more."""
+        """Free the slots of runs that end, and remove now and then what nobody needs any more."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            try:
+                await self._collect_again_and_again()
+            finally:
+                self._nursery = None
+            nursery.cancel_scope.cancel()
+
+    async def _collect_again_and_again(self) -> None:
         while True:
             await self._env.sleep(COLLECT_EVERY)
             try:
-                await self._drop_expired()
+                await self.slots.drop_expired()
                 await self._store.collect(partial(named_by, self._log, self._references))
             except LogClosed:
                 return
             except Exception:  # noqa: BLE001 - the edge of a task: nothing else depends on it
                 _log.exception("blobs cannot be collected now; the next time may do")
+
+    def _watch(self, run_id: str) -> None:
+        """See to it that the slots of a run are free once it has ended."""
+        if self._nursery is not None and run_id not in self._watched:
+            self._watched.add(run_id)
+            self._nursery.start_soon(self._free_with, run_id)
+
+    async def _free_with(self, run_id: str) -> None:
+        try:
+            await self._end_of(run_id)
+        except (LetGo, LogClosed):
+            return  # this process goes down, and its uploads with it
+        except Exception:  # noqa: BLE001 - the edge of a task: its uploads end with their time
+            _log.warning("the end of run %s cannot be waited for", run_id, exc_info=True)
+            return
+        finally:
+            self._watched.discard(run_id)
+        await self.slots.close_run(run_id)
 
     # Uploads
 
@@ -118,17 +124,8 @@ class Uploads:
             raise OperationError(
                 "PAYLOAD_TOO_LARGE", f"a run may have {most} bytes of blobs", limit=most
             )
-        await self._drop_expired()
-        if len(self._open) >= MAX_UPLOADS:
-            raise OperationError("OVERLOADED", "too many uploads are open; try again later")
-        upload = _Upload(
-            str(self._env.new_id()),
-            principal,
-            request.run_id,
-            request.size_limit or most,
-            self._env.now() + self.upload_life,
-        )
-        self._open[upload.upload_id] = upload
+        upload = await self.slots.open(principal, request.run_id, request.size_limit or most)
+        self._watch(request.run_id)
         return {
             "upload_id": upload.upload_id,
             "run_id": upload.run_id,
@@ -144,7 +141,7 @@ class Uploads:
 
         If it breaks off, or if nobody heard that it was finished, it can be sent again.
         """
-        upload = self._upload(principal, upload_id)
+        upload = self.slots.find(principal, upload_id)
         left = (upload.expires_at - self._env.now()) / NANOSECONDS
         with trio.move_on_after(left):
             async with upload.lock:
@@ -157,78 +154,53 @@ class Uploads:
                     return await self._finish(upload)
                 finally:
                     await upload.give_up()
-        raise _no_upload(upload_id)
+        raise no_upload(upload_id)
 
     async def write(self, principal: Principal, upload_id: str, data: bytes) -> int:
         """Add bytes to an upload; give how many it has."""
-        upload = self._upload(principal, upload_id)
+        upload = self.slots.find(principal, upload_id)
         async with upload.lock:
             return await self._write(upload, data)
 
     async def finish(self, principal: Principal, upload_id: str) -> BlobAnswer:
         """Make a blob of an upload; when it has returned, the blob survives a power cut."""
-        upload = self._upload(principal, upload_id)
+        upload = self.slots.find(principal, upload_id)
         async with upload.lock:
             return await self._finish(upload)
 
-    async def _write(self, upload: _Upload, data: bytes) -> int:
-        self._upload(upload.principal, upload.upload_id)  # it may expire on the way
+    async def _write(self, upload: Upload, data: bytes) -> int:
+        self.slots.find(upload.principal, upload.upload_id)  # it may expire on the way
         if upload.blob is not None:
             raise OperationError("UPLOAD_NOT_FOUND", "this upload is finished")
         try:
             draft = await self._draft(upload)
             await draft.write(data)
+            upload.moved_at = self._env.now()
         except BaseException:
             await upload.give_up()
             raise
         return draft.size
 
-    async def _finish(self, upload: _Upload) -> BlobAnswer:
-        self._upload(upload.principal, upload.upload_id)
-        if upload.blob is None:
-            draft = await self._draft(upload)
-            try:
-                await self._active(upload.principal, upload.run_id)
-                size, blob = draft.size, await draft.publish()
-                path = blob_path(upload.run_id, blob.sha256)
-                upload.blob = {"binary_url": path, "sha256": blob.sha256, "size": size}
-                self._keep_finished(upload)
-            finally:
-                await upload.give_up()
-        return upload.blob
+    async def _finish(self, upload: Upload) -> BlobAnswer:
+        self.slots.find(upload.principal, upload.upload_id)
+        if upload.blob is not None:
+            return upload.blob
+        draft = await self._draft(upload)
+        try:
+            await self._active(upload.principal, upload.run_id)
+            size, blob = draft.size, await draft.publish()
+            path = blob_path(upload.run_id, blob.sha256)
+            answer: BlobAnswer = {"binary_url": path, "sha256": blob.sha256, "size": size}
+            self.slots.finish(upload, answer)
+        finally:
+            await upload.give_up()
+        return answer
 
-    def _keep_finished(self, upload: _Upload) -> None:
-        """Keep what has become of an upload, in case that nobody heard it."""
-        self._finished[upload.upload_id] = self._open.pop(upload.upload_id)
-        while len(self._finished) > MAX_FINISHED:
-            del self._finished[next(iter(self._finished))]
-
-    async def _draft(self, upload: _Upload) -> Draft:
+    async def _draft(self, upload: Upload) -> Draft:
         if upload.draft is None:
             run = (await self._active(upload.principal, upload.run_id)).state
             upload.draft = self._store.new_draft(scope_of(run), limit=upload.size_limit)
         return upload.draft
-
-    def _upload(self, principal: Principal, upload_id: str) -> _Upload:
-        """Find an upload that is open or was finished, of the same tenant."""
-        upload = self._open.get(upload_id) or self._finished.get(upload_id)
-        if (
-            upload is None
-            or upload.principal.tenant != principal.tenant
-            or upload.expires_at <= self._env.now()
-        ):
-            raise _no_upload(upload_id)
-        return upload
-
-    async def _drop_expired(self) -> None:
-        now = self._env.now()
-        for upload_id, upload in list(self._finished.items()):
-            if upload.expires_at <= now:
-                del self._finished[upload_id]
-        for upload_id, upload in list(self._open.items()):
-            if upload.expires_at <= now and not upload.lock.locked():
-                del self._open[upload_id]
-                await upload.give_up()
 
     async def _active(self, principal: Principal, run_id: str) -> Folded[Run]:
         folded = await self._reader.now(principal, run_id)
@@ -246,6 +218,7 @@ class Uploads:
         "BLOB_NOT_FOUND",
         "BLOB_DAMAGED",
         "INVALID_RANGE",
+        page=True,
     )
     async def read(self, principal: Principal, request: ReadBlob) -> BlobPiece:
         """Read a range of a blob, a MiB at most."""
@@ -297,7 +270,3 @@ async def _received_again(blob: BlobAnswer, chunks: AsyncIterable[bytes]) -> Blo
     if size == blob["size"] and check.hexdigest() == blob["sha256"]:
         return blob
     raise OperationError("UPLOAD_NOT_FOUND", "this upload is finished, with other bytes")
-
-
-def _no_upload(upload_id: str) -> OperationError:
-    return OperationError("UPLOAD_NOT_FOUND", "no such upload is open", upload_id=upload_id)

@@ -32,6 +32,7 @@ from perdure.runtime.http import health
 from perdure.runtime.http.app import create_app
 from perdure.runtime.http.event_routes import event_routes
 from perdure.runtime.kernel.announcement import Announcement, announce, withdraw
+from perdure.runtime.kernel.budget import Budget
 from perdure.runtime.kernel.data_directory import DataDir
 from perdure.runtime.kernel.figures import Figure, figure, figures_by
 from perdure.runtime.kernel.local_node import open_local_node
@@ -128,6 +129,7 @@ class Server:
             upgrade=entrance.upgrade,
             limits=PortLimits(body_bytes=settings.body_limit),
             gate=gate_of(self._settings),
+            budget=Budget(settings.memory_budget),
             env=RealEnv(),
         )
         url = url_of(self._settings, _port_of(listeners))
@@ -244,7 +246,12 @@ def _port_of(listeners: Sequence[trio.abc.Listener[Any]]) -> int:
 
 
 def _app(node: Node, settings: Settings, port: Port, sockets: Sockets) -> ASGIApp:
-    metrics = Metrics(node, lambda: _port_figures(port), lambda: _socket_figures(sockets))
+    metrics = Metrics(
+        node,
+        lambda: _port_figures(port),
+        lambda: _socket_figures(sockets),
+        port.budget.figures,
+    )
     return create_app(
         node,
         settings,
@@ -254,7 +261,7 @@ def _app(node: Node, settings: Settings, port: Port, sockets: Sockets) -> ASGIAp
             health.metrics_route(metrics),
             ASYNCAPI,
         ),
-        facts=socket_facts(sockets.limits),
+        facts={**port.budget.facts(), **socket_facts(sockets.limits, port.budget)},
         upgrades={PATH: UPGRADE_TO},
     )
 

@@ -11,9 +11,10 @@ An id is chosen by the client and free again when what it named has ended: a cal
 a follow with ``end`` or an error. Credit counts events: a follow that has a credit gets so many
 and waits for more; without one the connection itself is the limit.
 
-``Conversation`` reads messages and gives what is to be done; it writes messages and knows what is
-open. A message that makes no sense is answered with an error; credit and stop for a follow that has
-ended are passed over, since the two messages have met on their way.
+``Conversation`` reads messages, which changes nothing and can be done in a thread, and gives what
+is to be done; it writes messages and knows what is open. A message that makes no sense is answered
+with an error; credit and stop for a follow that has ended are passed over, since the two messages
+have met on their way.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import msgspec
 
 from perdure.eventlog.errors import CodecError
+from perdure.runtime.kernel.decoding import Decoded, weighed
 from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.invalid_value import invalid_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from perdure.runtime.kernel.budget import Account, Hold
     from perdure.runtime.websocket.formats import Format
     from perdure.runtime.websocket.socket_subscription import SocketSubscription
 
@@ -42,6 +45,9 @@ Id = (
 )
 Credit = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 EndReason = Literal["terminal", "stopped", "draining"]
+CALL_BYTES: Final = 6 << 10  # that an open call takes besides what it says: a task
+FOLLOW_BYTES: Final = 10 << 10
+FOLLOW_ROOM: Final = 128 << 10  # of records, and of the events made from them
 
 
 class Call(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -93,34 +99,48 @@ class ImmediateReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationLimits:
-    """How much may be open at once on one connection: a call is, until its answer was taken."""
+    """How much may be open at once on one connection: a call is, until its answer was taken.
+
+    How many bytes they take all together is for the connection's account to say.
+    """
 
     calls: int = 1000
-    call_bytes: int = 16 << 20  # of all calls that are open, and of answers on their way
-    reads: int = 16  # calls that read and are answered at the same time; others wait
+    reads: int = 2  # calls that read and are answered at the same time; others wait
     follows: int = 100
 
 
 class Conversation:
     """The state of one connection: which ids stand for what."""
 
-    def __init__(self, format: Format, limits: ConversationLimits | None = None) -> None:  # noqa: A002
+    def __init__(
+        self,
+        format: Format,  # noqa: A002 - what else
+        account: Account,
+        limits: ConversationLimits | None = None,
+    ) -> None:
         """Begin with nothing open."""
         self._format = format
+        self._account = account
         self._limits = limits or ConversationLimits()
-        self._calls: dict[str | int, int] = {}  # and how many bytes each has
-        self._call_bytes = 0
-        self._leaving = 0  # answers on their way
+        self._calls: set[str | int] = set()  # that have no answer yet
+        self._open_calls = 0  # those, and whose answers are on their way
+        self._holds: dict[str | int, Hold] = {}  # of what has begun, until its task takes it
         self.subscriptions: dict[str | int, SocketSubscription] = {}  # whoever serves one adds it
 
     # What a client says
 
-    def receive(self, message: str | bytes) -> ClientMessage | ImmediateReply | None:
-        """Give what a message asks for, or the reply that tells what is wrong with it."""
+    def read(self, message: str | bytes) -> Decoded | ImmediateReply:
+        """Decode a message, or give the reply that tells what is wrong with it."""
         try:
-            value = self._format.decode(message)
+            return weighed(self._format.decode(message), message)
         except CodecError as error:
             return self._refuse(f"this is no message: {error}")
+
+    def receive(self, message: Decoded | ImmediateReply) -> ClientMessage | ImmediateReply | None:
+        """Give what a message that was read asks for, or what to reply."""
+        if isinstance(message, ImmediateReply):
+            return message
+        value, weight = message
         if not isinstance(value, dict):
             return self._refuse("a message is an object with an id")
         name = next((name for name in _KINDS if name in value), None)
@@ -133,23 +153,27 @@ class Conversation:
             values = invalid_values(value, _KINDS[name])
             return self._refuse(f"this is no {name}: {error}", value.get("id"), errors=values)
         if isinstance(asked, Call | Follow):
-            return self._begin(asked, len(message))
+            return self._begin(asked, weight)
         return asked if asked.id in self.subscriptions else None
 
-    def _begin(self, asked: Call | Follow, size: int) -> ClientMessage | ImmediateReply:
+    def _begin(self, asked: Call | Follow, weight: int) -> ClientMessage | ImmediateReply:
         if asked.id in self._calls or asked.id in self.subscriptions:
             return self._refuse("this id stands for something else that is open", asked.id)
         limits = self._limits
-        if isinstance(asked, Follow):
-            if len(self.subscriptions) >= limits.follows:
-                return self._too_many(asked.id, f"{limits.follows} follows")
-        else:
-            if len(self._calls) + self._leaving >= limits.calls:
-                return self._too_many(asked.id, f"{limits.calls} calls")
-            if self._call_bytes + size > limits.call_bytes:
-                return self._too_many(asked.id, f"calls of {limits.call_bytes} bytes in all")
-            self._calls[asked.id] = size
-            self._call_bytes += size
+        if isinstance(asked, Follow) and len(self.subscriptions) >= limits.follows:
+            return self._too_many(asked.id, f"{limits.follows} follows")
+        if isinstance(asked, Call) and self._open_calls >= limits.calls:
+            return self._too_many(asked.id, f"{limits.calls} calls")
+        fixed, room = (CALL_BYTES, 0) if isinstance(asked, Call) else (FOLLOW_BYTES, FOLLOW_ROOM)
+        try:
+            held = self._account.hold(fixed + weight + room)
+        except OperationError as error:
+            return ImmediateReply(self.refusal(asked.id, error))
+        held.resize(fixed + weight)
+        self._holds[asked.id] = held
+        if isinstance(asked, Call):
+            self._calls.add(asked.id)
+            self._open_calls += 1
         return asked
 
     def _too_many(self, about: str | int, what: str) -> ImmediateReply:
@@ -167,15 +191,17 @@ class Conversation:
     # What the server says
 
     @contextmanager
-    def leaving(self, answer: bytes) -> Iterator[None]:
-        """Count an answer until its peer has taken it: one that takes none may not ask on."""
-        self._leaving += 1
-        self._call_bytes += len(answer)
-        try:
-            yield
-        finally:
-            self._leaving -= 1
-            self._call_bytes -= len(answer)
+    def answering(self, call_id: str | int) -> Iterator[Hold]:
+        """Count a call until its answer was taken: a peer that takes none may not ask on."""
+        with self.take_hold(call_id) as held:
+            try:
+                yield held
+            finally:
+                self._open_calls -= 1
+
+    def take_hold(self, begun: str | int) -> Hold:
+        """Give what is held for a call or a follow to the task that serves it."""
+        return self._holds.pop(begun)
 
     def answer(self, call_id: str | int, answer: Mapping[str, Any]) -> bytes:
         """Answer a call: what was asked for, and the cursor at which it is true, if it has one."""
@@ -200,5 +226,5 @@ class Conversation:
         return self._format.encode({"id": follow_id, "end": reason, "cursor": cursor})
 
     def _forget(self, ended: str | int) -> None:
-        self._call_bytes -= self._calls.pop(ended, 0)
+        self._calls.discard(ended)
         self.subscriptions.pop(ended, None)

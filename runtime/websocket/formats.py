@@ -14,12 +14,14 @@ import cbor2
 
 from perdure.eventlog import cbor
 from perdure.eventlog.errors import CodecError
-from perdure.runtime.kernel.strict_json import decode_json, encode_json
+from perdure.runtime.kernel import strict_json
+from perdure.runtime.kernel.strict_json import encode_json
 from perdure.runtime.websocket.frames import BINARY, TEXT, framed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from perdure.eventlog.cbor import Counted
     from perdure.runtime.kernel.channels.event import ChannelEvent
 
 FollowId = str | int
@@ -53,7 +55,7 @@ class Format(Protocol):
     def opcode(self) -> int:
         """What kind of frames its messages are."""
 
-    def decode(self, message: str | bytes) -> Any:  # noqa: ANN401 - whatever a client sends
+    def decode(self, message: str | bytes) -> Counted:
         """Read what a client has sent, or raise CodecError."""
 
     def encode(self, value: Any) -> bytes:  # noqa: ANN401 - whatever is answered
@@ -76,11 +78,11 @@ class Json(Format):
     name: Final = "json"
     opcode: Final = TEXT
 
-    def decode(self, message: str | bytes) -> Any:  # noqa: ANN401 - whatever a client sends
+    def decode(self, message: str | bytes) -> Counted:
         """Read what a client has sent."""
         if not isinstance(message, str):
             raise CodecError("messages of perdure.v1+json are text")
-        return decode_json(message.encode())
+        return strict_json.decode_message(message.encode())
 
     def encode(self, value: Any) -> bytes:  # noqa: ANN401 - whatever is answered
         """Write a message; bytes become base64."""
@@ -104,11 +106,11 @@ class Cbor(Format):
     name: Final = "cbor"
     opcode: Final = BINARY
 
-    def decode(self, message: str | bytes) -> Any:  # noqa: ANN401 - whatever a client sends
+    def decode(self, message: str | bytes) -> Counted:
         """Read what a client has sent."""
         if not isinstance(message, bytes):
             raise CodecError("messages of perdure.v1+cbor are binary")
-        return cbor.decode_strict(message)
+        return cbor.decode_message(message)
 
     def encode(self, value: Any) -> bytes:  # noqa: ANN401 - whatever is answered
         """Write a message."""

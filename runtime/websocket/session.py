@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 from trio_websocket import ConnectionClosed
 
 from perdure.runtime.kernel.channels.service import FOLLOW
+from perdure.runtime.kernel.decoding import off_the_loop
 from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.principal import Permission
 from perdure.runtime.websocket.conversation import (
@@ -20,11 +22,10 @@ from perdure.runtime.websocket.conversation import (
     More,
     Stop,
 )
-from perdure.runtime.websocket.frames import PING, header
+from perdure.runtime.websocket.frames import PING, SILENT, close_frame, header
 from perdure.runtime.websocket.socket_subscription import SocketSubscription
 
 if TYPE_CHECKING:
-    from perdure.eventlog.env import Env
     from perdure.runtime.kernel.channels.groups import Groups
     from perdure.runtime.kernel.operations import Operations
     from perdure.runtime.kernel.principal import Principal
@@ -35,6 +36,7 @@ PING_AFTER: Final = 20.0  # seconds of silence
 GONE_AFTER: Final = 60.0
 FAREWELL: Final = 5.0  # seconds that parting may take
 SERVICE_RESTART: Final = 1012
+COME_BACK: Final = "come back with your cursors"
 PULLS: Final = 4  # follows of a connection whose batches are on their way; others wait without one
 
 
@@ -53,9 +55,9 @@ class Session:
 
     def __init__(
         self,
-        env: Env,
         operations: Operations,
         groups: Groups,
+        making: trio.CapacityLimiter,
         principal: Principal,
         messages: Messages,
         wire: FrameWire,
@@ -63,15 +65,16 @@ class Session:
         limits: ConversationLimits | None = None,
     ) -> None:
         """Nothing is read before ``run``."""
-        self._env = env
+        self._env = wire.env
         self._operations = operations
         self._groups = groups
+        self._making = making
         self._principal = principal
         self._messages = messages
         self._wire = wire
         self._format = format
         limits = limits or ConversationLimits()
-        self._conversation = Conversation(format, limits)
+        self._conversation = Conversation(format, wire.account, limits)
         self._reading = frozenset(
             row.name for row in operations if row.permission is Permission.READ and not row.waits
         )
@@ -94,6 +97,7 @@ class Session:
             try:
                 while True:
                     await self._receive(await self._messages.get_message(), nursery)
+                    self._wire.message_taken()
             except ConnectionClosed:
                 if self._draining.is_set():  # the good-bye is ours: the peer has yet to hear it
                     await self._parted.wait()
@@ -109,14 +113,15 @@ class Session:
 
     async def _receive(self, message: str | bytes, nursery: trio.Nursery) -> None:
         """Begin what a message asks for. No handler is waited for: reading never stops."""
-        asked = self._conversation.receive(message)
+        read = partial(self._conversation.read, message)
+        asked = self._conversation.receive(await off_the_loop(self._env, read, len(message)))
         subscriptions = self._conversation.subscriptions
         match asked:
             case Call():
                 nursery.start_soon(self._call, asked)
             case Follow():
                 subscription = SocketSubscription(
-                    asked.id, self._format, self._wire, self._pulls, asked.credit
+                    asked.id, self._format, self._wire, self._pulls, self._making, asked.credit
                 )
                 subscriptions[asked.id] = subscription
                 nursery.start_soon(self._follow, asked, subscription)
@@ -130,34 +135,53 @@ class Session:
                 pass
 
     async def _call(self, call: Call) -> None:
-        async with self._reads if call.call in self._reading else nullcontext():
-            try:
-                if call.call == FOLLOW:
-                    raise _no_call()
-                answer = await self._operations.call(self._principal, call.call, call.args)
-                message = self._conversation.answer(call.id, answer)
-            except OperationError as error:
-                message = self._conversation.refusal(call.id, error)
-            with self._conversation.leaving(message):
+        with self._conversation.answering(call.id) as held:
+            async with self._reads if call.call in self._reading else nullcontext():
+                message = await self._answer(call)
+                try:
+                    held.grow(len(message))
+                except OperationError as error:
+                    message = self._conversation.refusal(call.id, error)
                 await self._send(message)
 
-    async def _follow(self, asked: Follow, subscription: SocketSubscription) -> None:
+    async def _answer(self, call: Call) -> bytes:
         try:
-            args = asked.follow if asked.after is None else {**asked.follow, "after": asked.after}
+            if call.call == FOLLOW:
+                raise _no_call()
+            answer = await self._operations.call(self._principal, call.call, call.args)
+            return self._conversation.answer(call.id, answer)
+        except OperationError as error:
+            return self._conversation.refusal(call.id, error)
+
+    async def _follow(self, asked: Follow, subscription: SocketSubscription) -> None:
+        with self._conversation.take_hold(asked.id):
+            try:
+                refusal = await self._served(asked, subscription)
+                if refusal is not None:
+                    await self._send(refusal)
+            except trio.BrokenResourceError:
+                pass  # the peer is gone; the reader finds out too
+            finally:
+                subscriptions = self._conversation.subscriptions
+                if subscriptions.get(asked.id) is subscription:  # and not one that took the id over
+                    del subscriptions[asked.id]
+                subscription.ended.set()
+
+    async def _served(self, asked: Follow, subscription: SocketSubscription) -> bytes | None:
+        """Serve a follow to its end, or give what to say if it is refused.
+
+        It is not said here: until then, the error would keep all that was to be sent.
+        """
+        args = asked.follow if asked.after is None else {**asked.follow, "after": asked.after}
+        try:
             await subscription.serve(
                 await self._operations.call(self._principal, FOLLOW, args),
                 self._conversation,
                 self._groups,
             )
         except OperationError as error:
-            await self._send(self._conversation.refusal(asked.id, error))
-        except trio.BrokenResourceError:
-            pass  # the peer is gone; the reader finds out too
-        finally:
-            subscriptions = self._conversation.subscriptions
-            if subscriptions.get(asked.id) is subscription:  # and not one that took the id over
-                del subscriptions[asked.id]
-            subscription.ended.set()
+            return self._conversation.refusal(asked.id, error)
+        return None
 
     # Writing
 
@@ -166,13 +190,14 @@ class Session:
 
     async def _drain_when_asked(self) -> None:
         await self._draining.wait()
+        self._wire.last_word = close_frame(SERVICE_RESTART, COME_BACK)
         with trio.move_on_after(FAREWELL):
             while subscriptions := list(self._conversation.subscriptions.values()):
                 for subscription in subscriptions:
                     subscription.stop("draining")
                 for subscription in subscriptions:
                     await subscription.ended.wait()
-            await self._messages.aclose(SERVICE_RESTART, "come back with your cursors")
+            await self._messages.aclose(SERVICE_RESTART, COME_BACK)
         self._parted.set()
 
     async def _keep_alive(self, scope: trio.CancelScope) -> None:
@@ -180,6 +205,9 @@ class Session:
         while True:
             silence = self._env.monotonic() - self._wire.heard_at
             if silence >= GONE_AFTER:
+                await self._wire.say_last(
+                    close_frame(SILENT, f"you were silent for {GONE_AFTER:g} s; connect again")
+                )
                 scope.cancel()
             if silence >= PING_AFTER:
                 await self._wire.send_all(header(PING, 0))

@@ -6,16 +6,22 @@ each message begins with, credit, sending, and how the end is told.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import trio
 
+from perdure.runtime.websocket.conversation import FOLLOW_ROOM
+
 if TYPE_CHECKING:
+    from perdure.runtime.kernel.budget import Hold
     from perdure.runtime.kernel.channels import Delivery, Subscription
     from perdure.runtime.kernel.channels.groups import Groups
     from perdure.runtime.websocket.conversation import Conversation, EndReason
     from perdure.runtime.websocket.formats import EventFrames, Format
     from perdure.runtime.websocket.wire import FrameWire
+
+
+ROOM_AGAIN: Final = 0.25  # seconds between two looks whether there is room for a delivery
 
 
 class SocketSubscription:
@@ -29,16 +35,19 @@ class SocketSubscription:
         format: Format,  # noqa: A002 - what else
         wire: FrameWire,
         pulls: trio.CapacityLimiter,
+        making: trio.CapacityLimiter,
         credit: int | None,
     ) -> None:
         """Begin with a credit of so many events, or (None) without a bound.
 
-        ``pulls`` says how many follows of a connection may have a batch on its way.
+        ``pulls`` says how many follows of a connection may have a batch on its way, ``making`` how
+        many are made at the same time for all connections.
         """
         self._id = follow_id
         self._format = format
         self._wire = wire
         self._pulls = pulls
+        self._making = making
         self._credit = credit
         self._prefix = format.prefix(follow_id)
         self._waiting = trio.CancelScope()  # for events, credit or the group; never for a send
@@ -91,21 +100,46 @@ class SocketSubscription:
         return False
 
     async def _deliver_next(self, conversation: Conversation) -> bool:
-        """Pull and send; tell whether there is nothing more for now."""
-        delivery: Delivery | None = None
-        with trio.CancelScope() as self._waiting:
-            delivery = await self._subscription.next_delivery(self._credit, wait=False)
-        if delivery is None:
-            return False
-        events, cursor, live, end = delivery
-        if events or not live:
-            if self._credit is not None:
-                self._credit -= len(events)
-            await self._send(self._prefix + self._format.batch(events, cursor))
+        """Pull and send; tell whether there is nothing more for now.
+
+        What there is no room for ends the follow: its client comes back with its cursor.
+        """
+        with self._wire.account.hold() as held:
+            pulled = await self._pull(held)
+            if pulled is None:
+                return False
+            message, cursor, live, end = pulled
+            if message is not None:
+                await self._send(message)
         if live and not end and not self._told_live:
             self._told_live = True
             await self._send(conversation.live(self._id, cursor))
         return live
+
+    async def _pull(self, held: Hold) -> tuple[bytes | None, str | None, bool, bool] | None:
+        """Give the message of the next delivery, its cursor, whether it is live and the end."""
+        delivery: Delivery | None = None
+        with trio.CancelScope() as self._waiting:
+            await self._find_room(held)
+            async with self._making:
+                delivery = await self._subscription.next_delivery(self._credit, wait=False)
+        if delivery is None:
+            return None
+        events, cursor, live, end = delivery
+        if live and not events:
+            held.release()
+            return None, cursor, live, end
+        if self._credit is not None:
+            self._credit -= len(events)
+        message = self._prefix + self._format.batch(events, cursor)
+        held.resize(len(message))
+        return message, cursor, live, end
+
+    async def _find_room(self, held: Hold) -> None:
+        """Wait until the connection's account has room for a delivery, and hold it."""
+        while self._wire.account.room < FOLLOW_ROOM:
+            await self._wire.env.sleep(ROOM_AGAIN)
+        held.resize(FOLLOW_ROOM)
 
     def _take(self, frames: EventFrames, count: int) -> bool:
         """Send a frame of so many events now, if there is credit and room for it."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from trio_websocket import WebSocketConnection
 
+    from perdure.runtime.kernel.budget import Account, Budget
     from perdure.runtime.kernel.node import Node
     from perdure.runtime.kernel.principal import Principal
     from perdure.runtime.websocket.formats import Format
@@ -80,6 +81,10 @@ class UpgradeRequest(Protocol):
     def socket(self) -> trio.socket.SocketType | None:
         """The bare socket below it; None if bytes cannot be written to it as they are."""
 
+    @property
+    def account(self) -> Account:
+        """What is held in memory for the connection."""
+
     async def refuse(self, code: str, message: str, *headers: tuple[bytes, bytes]) -> None:
         """Answer with an error of the table."""
 
@@ -94,7 +99,7 @@ class SocketLimits:
     conversation: ConversationLimits = field(default_factory=ConversationLimits)
 
 
-def socket_facts(limits: SocketLimits) -> dict[str, Any]:
+def socket_facts(limits: SocketLimits, budget: Budget) -> dict[str, Any]:
     """Give what clients want to know of connections, for the capabilities."""
     frames, conversation = limits.wire.frames, limits.conversation
     return {
@@ -104,7 +109,7 @@ def socket_facts(limits: SocketLimits) -> dict[str, Any]:
             "fragments": frames.fragments,
             "frames_a_second": frames.rate,
             "calls": conversation.calls,
-            "call_bytes": conversation.call_bytes,
+            "call_bytes": budget.share,
             "follows": conversation.follows,
         },
     }
@@ -122,6 +127,7 @@ class Sockets:
         """Serve what a node can do; ``run`` has to be running."""
         self._env = node.env
         self._operations = node.operations
+        self._making = node.making
         self._principal_of = principal_of
         self.limits = limits or SocketLimits()
         self._groups = Groups(node.log, node.channels.limits)
@@ -156,6 +162,7 @@ class Sockets:
             self._env,
             upgrade.stream,
             upgrade.head,
+            upgrade.account,
             trailing=upgrade.trailing,
             socket=upgrade.socket,
             limits=self.limits.wire,
@@ -163,8 +170,7 @@ class Sockets:
         try:
             await self._serve(upgrade, wire, *chosen)
         except* BadPeer as group:
-            bad = _first(group)
-            await wire.say_last(close_frame(bad.code, bad.reason))
+            await wire.say_last(_first(group).close)
         except* _EXPECTED:
             pass
         finally:
@@ -202,9 +208,9 @@ class Sockets:
                 connection = await request.accept(subprotocol=subprotocol)
             wire.farewell = partial(_reason_to_close, connection)
             session = Session(
-                self._env,
                 self._operations,
                 self._groups,
+                self._making,
                 self._principal_of(upgrade),
                 connection,
                 wire,

@@ -3,10 +3,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import trio
 
 from perdure.eventlog import MemoryStore
+from perdure.eventlog.simulation import SimEnv
+from perdure.runtime.kernel import decoding
 from tests.eventlog.conftest import SteadyEnv
 from tests.runtime.cli.terminal import Shell
 from tests.runtime.plugins.reloading import Files
@@ -24,6 +28,21 @@ def env() -> SteadyEnv:
 def store() -> MemoryStore:
     """An empty store in memory."""
     return MemoryStore()
+
+
+@pytest.fixture
+def decoded_apart(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The messages that were decoded in a thread, as this list gets to know them."""
+    found: list[object] = []
+    run_sync = SimEnv.run_sync
+
+    async def noted(self: SimEnv, fn: Any, *args: Any, limiter: trio.CapacityLimiter) -> Any:
+        if limiter is decoding._THREADS:
+            found.append(fn)
+        return await run_sync(self, fn, *args, limiter=limiter)
+
+    monkeypatch.setattr(SimEnv, "run_sync", noted)
+    return found
 
 
 @pytest.fixture

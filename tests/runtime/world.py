@@ -206,10 +206,10 @@ class Example:
             await trio.sleep(0.001)
 
     @entry
-    async def pour(self, ctx: RunContext, items: int, size: int) -> None:
+    async def pour(self, ctx: RunContext, items: int, size: int, text: str = "x") -> None:
         """Put out so many texts of so many characters."""
         for _ in range(items):
-            await ctx.run.export_text("x" * size)
+            await ctx.run.export_text(text * size)
 
 
 @plugin("other", version="1")

@@ -115,3 +115,13 @@ def test_a_close_is_told_with_its_reason(peer: Peer) -> None:
     peer.end.sendall(frame(b"\x03\xf0why", 8))
     with pytest.raises(ConnectionError, match="why"):
         peer.client.take_messages()
+
+
+def test_a_message_in_fragments_is_one_message(peer: Peer) -> None:
+    """Also with a ping between two of them, and however it is asked for."""
+    parts = b"\x02\x03one" + frame(b"", 9) + b"\x00\x03two" + frame(b"three", 0)
+    peer.end.sendall(parts + frame(b"four"))
+    assert peer.client.receive_bytes() == b"onetwothree"
+    assert peer.client.receive_bytes() == b"four"
+    peer.end.sendall(parts + frame(b"four"))
+    assert peer.client.take_messages() == [b"onetwothree", b"four"]

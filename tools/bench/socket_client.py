@@ -30,6 +30,7 @@ class SocketClient:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.sendall(_HANDSHAKE)
         self._data = bytearray()
+        self._parts: list[bytes] = []  # of a message that comes in fragments
         while b"\r\n\r\n" not in self._data:
             self._data += self._received()
         del self._data[: self._data.index(b"\r\n\r\n") + 4]
@@ -82,23 +83,29 @@ class SocketClient:
         return self.receive()
 
     def _message(self) -> bytes | None:
-        """Take a frame; give the message in it, if there is one."""
-        opcode, payload = self._frame()
+        """Take a frame; give the message that is whole with it, if there is one."""
+        is_last, opcode, payload = self._frame()
         if opcode == _CLOSE:
             raise ConnectionError(f"the server has closed the connection: {payload!r}")
         if opcode == _PING:
             self.socket.sendall(_PONG)  # a client that is silent for long is hung up on
             return None
+        if not is_last or self._parts:
+            self._parts.append(payload)
+            if not is_last:
+                return None
+            payload = b"".join(self._parts)
+            self._parts.clear()
         return payload
 
-    def _frame(self) -> tuple[int, bytes]:
+    def _frame(self) -> tuple[bool, int, bytes]:
         first, second = self._take(2)
         size = second & 0x7F
         if size == _SHORT:
             size = int.from_bytes(self._take(2), "big")
         elif size == _LONG:
             size = int.from_bytes(self._take(8), "big")
-        return first & 0x0F, self._take(size)
+        return bool(first & 0x80), first & 0x0F, self._take(size)
 
     def _whole(self) -> bool:
         """Tell whether a frame is here; frames of 64 KiB or more are not for counting."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from contextlib import aclosing
+from functools import partial
 from types import UnionType
 from typing import (
     TYPE_CHECKING,
@@ -24,21 +25,24 @@ from urllib.parse import parse_qsl
 
 from perdure.eventlog import cbor
 from perdure.eventlog.errors import CodecError
+from perdure.runtime.kernel.decoding import off_the_loop, weighed
 from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.invalid_value import invalid
 from perdure.runtime.kernel.requests import CursorOrInstant, Instant
-from perdure.runtime.kernel.strict_json import JSON, decode_json
+from perdure.runtime.kernel.strict_json import JSON, decode_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from starlette.requests import Request
 
+    from perdure.eventlog.env import Env
     from perdure.runtime.kernel.requests import AnyRequest
 
     Read = Callable[[str], Any]
 
-BODY_LIMIT: Final = "perdure.body_limit"  # an extension of our port
+BODY_LIMIT: Final = "perdure.body_limit"  # extensions of our port
+HOLD: Final = "perdure.hold"
 MOST_FIELDS: Final = 100  # in a query
 _INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
 _NUMBER: Final = re.compile(r"-?[0-9]{1,19}(\.[0-9]{1,19})?")
@@ -129,7 +133,7 @@ def path_args(params: dict[str, Any]) -> dict[str, Any]:
     return params
 
 
-async def body_args(request: Request, limit: int, *, optional: bool) -> dict[str, Any]:
+async def body_args(env: Env, request: Request, limit: int, *, optional: bool) -> dict[str, Any]:
     """Read the object in a body. One that is optional may be empty."""
     kind = request.headers.get("content-type")
     if kind is None:
@@ -141,7 +145,9 @@ async def body_args(request: Request, limit: int, *, optional: bool) -> dict[str
     data = await _body(request, limit)
     if optional and not data:
         return {}
-    value = decode_json(data, max_bytes=limit)
+    decode = partial(decode_message, data, max_bytes=limit)
+    value, weight = weighed(await off_the_loop(env, decode, len(data)), data)
+    hold_memory(request, weight)
     if type(value) is not dict:
         raise invalid("the body is a JSON object, with names and values", "", "an object")
     return value
@@ -154,10 +160,22 @@ def _is_utf8(kind: str) -> bool:
 
 def allow_body(request: Request, size: int) -> None:
     """Tell the server how large this body may be, where it wants to know."""
+    _tell_port(request, BODY_LIMIT, size)
+
+
+def hold_memory(request: Request, size: int) -> None:
+    """Tell the server that so many bytes more are kept until the request was answered.
+
+    It may refuse them with OVERLOADED.
+    """
+    _tell_port(request, HOLD, size)
+
+
+def _tell_port(request: Request, extension: str, size: int) -> None:
     extensions: Mapping[str, Any] = request.scope.get("extensions") or {}
-    allow = extensions.get(BODY_LIMIT)
-    if allow is not None:
-        allow(size)
+    tell = extensions.get(extension)
+    if tell is not None:
+        tell(size)
 
 
 async def _body(request: Request, limit: int) -> bytes:
@@ -173,6 +191,7 @@ async def _body(request: Request, limit: int) -> bytes:
             size += len(piece)
             if size > limit:
                 raise _too_large(limit)
+            hold_memory(request, len(piece))
             pieces.append(piece)
     return b"".join(pieces)
 

@@ -87,12 +87,13 @@ def _parser(surface: Surface, route: Route) -> Callable[[Request], Awaitable[dic
     assert route.request is not None  # noqa: S101 - an operation has one
     fields = queried(route.request, route.taken_from("query"))
     in_path, has_body = frozenset(route.named), bool(route.taken_from("body"))
+    env = surface.node.env
     limit, is_optional = surface.settings.server.body_limit, route.body_is_optional
 
     async def parse(request: Request) -> dict[str, Any]:
         args = query_args(request.scope["query_string"], fields)
         if has_body:
-            args = await body_args(request, limit, optional=is_optional)
+            args = await body_args(env, request, limit, optional=is_optional)
             for name in in_path & args.keys():
                 told = f"{name} belongs in the address alone"
                 raise invalid(told, name, "nothing: it is in the address")

@@ -21,6 +21,7 @@ from perdure.runtime.client.conversation import (
     NotUnderstood,
     Refused,
 )
+from perdure.runtime.kernel.budget import Budget
 from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.websocket.conversation import Call, Follow, More, Stop
 from perdure.runtime.websocket.conversation import Conversation as ServerConversation
@@ -29,18 +30,18 @@ from perdure.runtime.websocket.formats import Cbor
 
 def test_what_a_client_says_a_server_understands() -> None:
     """Both halves are of one protocol: calls, follows, credit, stop."""
-    client, server = Conversation(), ServerConversation(Cbor())
+    client, server = Conversation(), ServerConversation(Cbor(), Budget().account())
     call_id, call = client.call("runs.get", {"run_id": "r"})
-    heard = server.receive(call)
+    heard = server.receive(server.read(call))
     assert isinstance(heard, Call)
     assert (heard.id, heard.call, heard.args) == (call_id, "runs.get", {"run_id": "r"})
     follow_id, message = client.follow({"channel": "log"}, "place", 7)
-    follow = server.receive(message)
+    follow = server.receive(server.read(message))
     assert isinstance(follow, Follow)
     assert (follow.id, follow.after, follow.credit) == (follow_id, "place", 7)
     server.subscriptions[follow_id] = None  # type: ignore[assignment]  # as a session would
-    assert isinstance(server.receive(client.credit(follow_id, 3)), More)
-    assert isinstance(server.receive(client.stop(follow_id)), Stop)
+    assert isinstance(server.receive(server.read(client.credit(follow_id, 3))), More)
+    assert isinstance(server.receive(server.read(client.stop(follow_id))), Stop)
 
 
 @pytest.mark.parametrize("poison", [float("nan"), float("inf"), {1, 2}, "\ud800", object()])
@@ -54,7 +55,7 @@ def test_an_argument_that_no_server_takes_is_refused_before_it_is_sent(poison: o
 
 def test_what_a_server_says_a_client_understands() -> None:
     """Answers with their cursors, errors as they were raised, events, live edges, ends."""
-    client, server = Conversation(), ServerConversation(Cbor())
+    client, server = Conversation(), ServerConversation(Cbor(), Budget().account())
     call_id, _ = client.call("runs.get", {})
     answer = {"run": {"a": b"bytes"}, "cursor": "here"}
     assert client.receive(server.answer(call_id, answer)) == Answered(call_id, answer)

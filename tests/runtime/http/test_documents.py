@@ -19,6 +19,7 @@ from perdure.runtime.http.capabilities import about_routes
 from perdure.runtime.http.event_routes import event_routes
 from perdure.runtime.http.openapi import document
 from perdure.runtime.http.page import page, policy
+from perdure.runtime.kernel.budget import Budget
 from perdure.runtime.kernel.errors import ERRORS
 from perdure.runtime.kernel.routes.route import Route
 from perdure.runtime.kernel.settings import Settings
@@ -208,6 +209,7 @@ async def test_capabilities_are_what_is_in_force(autojump_clock: MockClock) -> N
             "inline_bytes": 99,
             "page": 500,
             "depth": 32,
+            "values": 20_000,
         }
         assert told["windows"]["sync_wait"] == 7
         assert told["windows"]["idempotency"] == 86400
@@ -226,7 +228,7 @@ async def test_capabilities_know_the_limits_of_followers_and_sockets(
         node = asking.behind.node
         node.channels.limits = FollowLimits(heartbeat=3)
         sockets = SocketLimits(conversation=ConversationLimits(calls=7))
-        app = create_app(node, Settings(), facts=socket_facts(sockets))
+        app = create_app(node, Settings(), facts=socket_facts(sockets, Budget()))
         asking.http._transport.app = app  # type: ignore[attr-defined]
         told = (await asking.get("/capabilities")).json()
         assert told["windows"]["heartbeat"] == 3

@@ -12,6 +12,7 @@ from trio.testing import MockClock
 
 from perdure.actors.run.views import RunRecord
 from perdure.eventlog import MemoryStore
+from perdure.runtime.kernel.decoding import LARGE
 from perdure.runtime.plugins.plugin import declared, entry, plugin
 from perdure.runtime.plugins.run_context import RunContext
 from tests.runtime.http.client import JSON, Client, client, error_of
@@ -365,3 +366,25 @@ async def test_times_are_epoch_seconds(autojump_clock: MockClock) -> None:
         assert re.search(r'"created_at":\d{10}\.\d', response.text)
         assert isinstance(response.json()["updated_at"], float)
         assert dict(JSON) == {"content-type": response.headers["content-type"]}
+
+
+async def test_a_large_body_is_decoded_beside_the_event_loop(
+    autojump_clock: MockClock, decoded_apart: list[object]
+) -> None:
+    """Others are served meanwhile."""
+    async with client() as asking:
+        await asking.started("greet", args={"name": "x"})
+        assert len(decoded_apart) == 0
+        await asking.started("greet", args={"name": "x" * LARGE})
+        assert len(decoded_apart) == 1
+
+
+async def test_a_body_has_so_many_values(autojump_clock: MockClock) -> None:
+    """A MiB of the smallest ones is refused in words."""
+    async with client() as asking:
+        body = b'{"plugin_id":"test","entry_id":"greet","args":{"x":[%b]}}'
+        for count, status in ((19_990, 422), (340_000, 422)):
+            content = body % b",".join([b"[]"] * count)
+            error = error_of(await asking.post("/runs", content=content, headers=JSON), status)
+            assert error["code"] == "VALIDATION_ERROR"
+            assert ("20,000 values" in error["message"]) == (count > 20_000)

@@ -8,6 +8,7 @@ from typing import Any, get_args, get_type_hints
 
 import msgspec
 import pytest
+import trio
 from trio.testing import MockClock
 
 from perdure.actors.errors import (
@@ -24,12 +25,18 @@ from perdure.eventlog import errors as log_errors
 from perdure.runtime.features import FEATURES
 from perdure.runtime.kernel.channels.service import FOLLOW
 from perdure.runtime.kernel.errors import ERRORS, OperationError, translated
-from perdure.runtime.kernel.operations import COMMON_ERRORS, operations_of
+from perdure.runtime.kernel.operations import (
+    COMMON_ERRORS,
+    Operations,
+    operation,
+    operations_of,
+)
 from perdure.runtime.kernel.principal import LOCAL, Permission, Principal
 from perdure.runtime.plugins.loading import Problem
+from perdure.runtime.runs.answers import RunAnswer
 from perdure.runtime.runs.operations import Runs
 from perdure.runtime.runs.part import runs_of
-from perdure.runtime.runs.requests import RunStatus
+from perdure.runtime.runs.requests import GetRun, RunStatus
 from tests.features import TRIED
 from tests.runtime.service import next_frame, refused, service
 
@@ -247,3 +254,38 @@ async def test_what_is_our_fault_is_logged_and_hidden(
         error = await refused("INTERNAL", lambda: s.read("x"))
         assert "secret" not in str(error)
         assert "secret" in caplog.text
+
+
+async def test_so_many_pages_are_made_at_a_time(autojump_clock: MockClock) -> None:
+    """What each takes while it is made is not counted; others wait, and small answers do not."""
+    making, most = 0, 0
+
+    async def take_a_second() -> RunAnswer:
+        nonlocal making, most
+        making += 1
+        most = max(most, making)
+        await trio.sleep(1)
+        making -= 1
+        return {"run": None, "cursor": ""}  # type: ignore[typeddict-item]
+
+    class Answers:
+        """A service whose answers take their time."""
+
+        @operation("things.page", Permission.READ, page=True)
+        async def page(self, principal: Principal, request: GetRun) -> RunAnswer:
+            """Answer with much."""
+            return await take_a_second()
+
+        @operation("things.small", Permission.READ)
+        async def small(self, principal: Principal, request: GetRun) -> RunAnswer:
+            """Answer with little."""
+            return await take_a_second()
+
+    pages = trio.CapacityLimiter(3)
+    operations = Operations(operations_of(Answers), [Answers()], pages=pages)
+    for name, at_once in (("things.page", 3), ("things.small", 10)):
+        most = 0
+        async with trio.open_nursery() as nursery:
+            for _ in range(10):
+                nursery.start_soon(operations.call, LOCAL, name, {"run_id": "x"})
+        assert most == at_once

@@ -66,6 +66,8 @@ def test_variables_are_read_as_what_they_stand_for(tmp_path: Path) -> None:
         ("granted_secrets = ['github']", {}, "granted_secrets (perdure.toml)"),
         ("granted_secrets = ['acme:../x']", {}, "granted_secrets (perdure.toml)"),
         ("", {"PERDURE_GRANTED_SECRETS": "a:b,c"}, "granted_secrets (PERDURE_GRANTED_SECRETS)"),
+        ("memory_budget = 1000", {}, "memory_budget (perdure.toml)"),
+        ("body_limit = 4194304", {}, "requests of 2097152 bytes; make one of the two fit"),
         ("", {"PERDURE_CONFIG": "none.toml"}, "none.toml, which does not exist"),
     ],
 )

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
+import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,8 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.eventlog import cbor
+from perdure.eventlog.env import RealEnv
 from perdure.eventlog.errors import CodecError
-from perdure.runtime.kernel.strict_json import decode_json, encode_json
+from perdure.runtime.kernel.decoding import LARGE, off_the_loop
+from perdure.runtime.kernel.strict_json import decode_json, decode_message, encode_json
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 VALUES = st.recursive(
@@ -97,13 +102,14 @@ def test_a_colon_in_a_text_is_no_key(data: bytes) -> None:
         (b'"\xed\xa0\x80"', "not JSON"),
         (b"\xff", "not JSON"),
         (b"[" * 33 + b"]" * 33, "32 levels"),
-        (b"[" * 1_000_000, "levels"),
-        (b'{"a":' * 150_000, "levels"),
+        (b"[" * 20_000, "levels"),
+        (b'{"a":' * 20_000, "levels"),
+        (b"[" * 1_000_000, "20,000 values"),
         (b"1 2", "not JSON"),
         (b"", "not JSON"),
         (b'"' + b"x" * (1 << 20) + b'"', "at most 1048576"),
     ],
-    ids=range(18),
+    ids=range(19),
 )
 def test_what_is_outside_of_the_profile_is_refused(data: bytes, why: str) -> None:
     """With a word on what it is; nothing hangs and nothing grows."""
@@ -116,3 +122,69 @@ def test_bytes_leave_as_base64() -> None:
     assert (
         encode_json({"b": b"\x00\xff", "f": 1.0, "t": (1, 2)}) == b'{"b":"AP8=","f":1.0,"t":[1,2]}'
     )
+
+
+@given(VALUES, st.integers(1, 12), st.booleans())
+def test_a_message_has_so_many_values_in_either_format(
+    value: Any, most: int, ascii_only: bool
+) -> None:
+    """Exactly those are refused that have more, however they are written."""
+    count = _values(value)
+    written = json.dumps(value, ensure_ascii=ascii_only).encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cbor, "MAX_VALUES", most)
+        for decode, data in (
+            (decode_message, written),
+            (decode_message, encode_json(value)),
+            (cbor.decode_message, cbor.encode(value)),
+        ):
+            if count > most:
+                with pytest.raises(CodecError, match=f"{most} values"):
+                    decode(data)
+            else:
+                assert decode(data) == (value, count)
+
+
+def _values(value: Any) -> int:
+    """Count a value and all that it contains."""
+    if isinstance(value, dict):
+        return 1 + sum(map(_values, value.values()))
+    return 1 + sum(map(_values, value)) if isinstance(value, list) else 1
+
+
+@pytest.mark.parametrize(
+    ("decode", "data"),
+    [
+        (decode_message, b"[" + b"[]," * 340_000 + b"1]"),
+        (decode_message, b"[" + b'"a",' * 260_000 + b"1]"),
+        (decode_message, b"[" + b"1," * 500_000 + b"1]"),
+        (cbor.decode_message, b"\x9a\x00\x0f\x42\x40" + b"\x80" * 1_000_000),
+    ],
+    ids=["lists", "texts", "numbers", "cbor"],
+)
+def test_many_values_are_refused_before_they_are_made(
+    decode: Callable[[bytes], cbor.Counted], data: bytes
+) -> None:
+    """A MiB of the smallest values would become more than twenty."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(CodecError, match="20,000 values"):
+            decode(data)
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("text", [b"a,[{", b'\\"', b"\\\\", b'\\\\\\"'])
+def test_a_text_is_one_value_whatever_is_written_in_it(text: bytes) -> None:
+    """Commas, brackets, quotes and backslashes by the hundred thousand."""
+    data = b'{"a":"%b"}' % (text * 150_000)
+    assert decode_message(data).values == 2
+
+
+async def test_a_large_message_is_decoded_in_a_thread() -> None:
+    """A small one is not: that would take longer."""
+    here = threading.get_ident()
+    for size, apart in ((LARGE - 1, False), (LARGE, True)):
+        there = await off_the_loop(RealEnv(), threading.get_ident, size)
+        assert (there != here) == apart

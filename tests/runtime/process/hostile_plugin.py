@@ -60,6 +60,11 @@ class Hostile:
         os._exit(status)
 
     @entry
+    def many_values(self, ctx: SyncRunContext, count: int) -> list[list[None]]:
+        """Return so many lists."""
+        return [[]] * count
+
+    @entry
     def rubbish(
         self, ctx: SyncRunContext, line: str = "rubbish", *, stubborn: bool = False
     ) -> None:

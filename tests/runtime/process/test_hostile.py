@@ -113,6 +113,15 @@ async def test_a_malformed_message_ends_its_run_and_nothing_else(line: str) -> N
         assert (await s.read(beside))["status"] == "running"
 
 
+async def test_a_message_of_a_process_has_so_many_values() -> None:
+    """Each is looked at by the server, which has others to serve."""
+    async with hostile(cancel_grace=0.2) as s:
+        error = await error_of(s, "many_values", count=300_000)
+        assert error["code"] == "PLUGIN_PROTOCOL_ERROR"
+        assert "20,000 values" in error["message"]
+        assert (await run(s, "many_values", count=19_000))["status"] == "succeeded"
+
+
 async def test_a_message_for_another_run_is_refused() -> None:
     """A process speaks for its own run only (R107)."""
     async with hostile(cancel_grace=0.2) as s:

@@ -17,7 +17,13 @@ from perdure.runtime.kernel.principal import LOCAL, Permission, Principal
 from perdure.runtime.plugins.run_context import RunContext
 from perdure.runtime.runs.part import runs_of
 from perdure.runtime.runs.requests import CancelRun
-from perdure.runtime.runs.uploads import COLLECT_EVERY, MAX_UPLOADS, UPLOAD_LIFE, Uploads
+from perdure.runtime.runs.upload_slots import (
+    MAX_UPLOADS,
+    MAX_UPLOADS_OF_ONE,
+    UPLOAD_IDLE,
+    UPLOAD_LIFE,
+)
+from perdure.runtime.runs.uploads import COLLECT_EVERY, Uploads
 from tests.eventlog.conftest import SteadyEnv
 from tests.runtime.execution.test_current_run import PLUGINS, Scripted, items
 from tests.runtime.service import Service, refused, service
@@ -191,13 +197,61 @@ async def test_an_abandoned_upload_leaves_nothing(autojump_clock: MockClock) -> 
         assert u.store.drafted == 0
 
 
-async def test_open_uploads_are_bounded(autojump_clock: MockClock) -> None:
-    """Whoever opens too many has to wait until some have expired."""
+async def test_open_uploads_are_bounded_for_one_client_and_in_all(
+    autojump_clock: MockClock,
+) -> None:
+    """One that opens too many leaves room for others; together they cannot open more either."""
     async with uploading() as u:
-        for _ in range(MAX_UPLOADS):
+        colleagues = [Principal(LOCAL.tenant, name) for name in ("a", "b", "c")]
+        for colleague in colleagues[: MAX_UPLOADS // MAX_UPLOADS_OF_ONE]:
+            for _ in range(MAX_UPLOADS_OF_ONE):
+                await u.begin(colleague)
+            await refused("OVERLOADED", lambda: u.begin(colleague))  # noqa: B023 - called here
+        await refused("OVERLOADED", lambda: u.begin(colleagues[-1]))
+        await trio.sleep(UPLOAD_LIFE + 1)
+        await u.begin()
+
+
+async def test_an_idle_upload_gives_way_and_one_that_moves_does_not(
+    autojump_clock: MockClock,
+) -> None:
+    """Nobody holds slots by doing nothing."""
+    async with uploading() as u:
+        uploads = [await u.begin() for _ in range(MAX_UPLOADS_OF_ONE)]
+        await trio.sleep(UPLOAD_IDLE / 2)
+        await u.blobs.write(LOCAL, uploads[0], b"a")
+        await trio.sleep(UPLOAD_IDLE / 2)
+        for _ in uploads[1:]:
             await u.begin()
         await refused("OVERLOADED", u.begin)
-        await trio.sleep(UPLOAD_LIFE + 1)
+        await refused("UPLOAD_NOT_FOUND", lambda: u.send(uploads[1]))
+        await u.blobs.write(LOCAL, uploads[0], b"b")
+        assert (await u.blobs.finish(LOCAL, uploads[0]))["size"] == 2
+
+
+async def test_the_slots_of_a_run_are_free_when_it_ends(autojump_clock: MockClock) -> None:
+    """Also that of an upload to which something is sent just then."""
+    async with uploading() as u:
+        uploads = [await u.begin() for _ in range(MAX_UPLOADS_OF_ONE)]
+        other = (await u.s.start("go"))["run_id"]
+        await trio.sleep(1)
+        async with trio.open_nursery() as nursery:
+
+            async def send_slowly() -> None:
+                async with aclosing(chunks(DATA, pause=1)) as sending:
+                    await refused(
+                        "RUN_NOT_RUNNING", lambda: u.blobs.receive(LOCAL, uploads[0], sending)
+                    )
+
+            nursery.start_soon(send_slowly)
+            await trio.sleep(1.5)
+            await u.end()
+            await trio.sleep(0.1)
+            u.run_id = other
+            for _ in uploads[1:]:
+                await u.begin()
+            await refused("OVERLOADED", u.begin)
+        await trio.sleep(0.1)
         await u.begin()
 
 
@@ -211,14 +265,14 @@ async def test_finished_uploads_are_not_open_ones(autojump_clock: MockClock) -> 
         assert await u.send(first, b"a") == blob
         await trio.sleep(UPLOAD_LIFE + 1)
         await u.begin()
-        assert not u.blobs._finished
+        assert not u.blobs.slots._closed
 
 
 async def test_the_oldest_finished_uploads_are_forgotten(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is kept for those who send again is bounded; the blobs stay."""
-    monkeypatch.setattr("perdure.runtime.runs.uploads.MAX_FINISHED", 3)
+    monkeypatch.setattr("perdure.runtime.runs.upload_slots.MAX_CLOSED", 3)
     async with uploading() as u:
         uploads = [await u.begin() for _ in range(4)]
         sent = [await u.send(upload, b"abcd"[: 4 - n]) for n, upload in enumerate(uploads)]

@@ -40,4 +40,4 @@ def test_settings_are_those_of_the_code() -> None:
             f"{value:g}" if isinstance(value, float) else str(value) for value in values
         )
         assert default == (shown if any(values) else "none")
-    assert len(rows) == 6
+    assert len(rows) == 7

@@ -182,6 +182,22 @@ async def test_one_watchdog_watches_a_server(tmp_path: Path) -> None:
 # Figures
 
 
+async def test_the_memory_budget_is_shown(tmp_path: Path) -> None:
+    """As it was set, with what is held now: nothing, when nobody asks for anything."""
+    async with server_here(tmp_path, memory_budget=40 << 20) as here:
+        told = (await here.http.get("/capabilities")).json()
+        assert told["limits"]["memory_bytes"] == 40 << 20
+        assert told["limits"]["connection_memory_bytes"] == 10 << 20
+        assert told["websocket"]["call_bytes"] == 10 << 20
+        await here.create("greet", mode="sync")
+        text = (await here.http.get("/metrics")).text
+        assert "perdure_memory_budget_bytes 4.194304e+07" in text
+        assert "perdure_memory_refusals_total 0.0" in text
+        (held,) = [line for line in text.splitlines() if line.startswith("perdure_memory_held")]
+        assert 0 < float(held.split()[1]) < 10_000  # the head of this very request
+        assert here.serving.port.budget.held == 0
+
+
 @pytest.mark.needs("promtool")
 async def test_figures_are_as_prometheus_wants_them(tmp_path: Path) -> None:
     """Promtool finds nothing to complain about, and the figures are true."""

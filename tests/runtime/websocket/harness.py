@@ -12,6 +12,7 @@ import trio
 from trio_websocket import ConnectionClosed, WebSocketConnection, wrap_client_stream
 
 from perdure.eventlog import cbor
+from perdure.runtime.kernel.budget import Account, Budget
 from perdure.runtime.kernel.principal import LOCAL
 from perdure.runtime.port.refusal import PortRefusal, error_response
 from perdure.runtime.websocket import SocketLimits, Sockets
@@ -27,6 +28,7 @@ class Upgraded:
     head: bytes
     trailing: bytes
     stream: trio.abc.Stream
+    account: Account
     socket: trio.socket.SocketType | None = None
 
     async def refuse(self, code: str, message: str, *headers: tuple[bytes, bytes]) -> None:
@@ -35,7 +37,7 @@ class Upgraded:
         await self.stream.send_all(error_response(refusal, *headers, date=b"today"))
 
 
-async def upgrade_on(stream: trio.abc.Stream) -> Upgraded | None:
+async def upgrade_on(stream: trio.abc.Stream, account: Account) -> Upgraded | None:
     """Read the head of a request, if one comes."""
     data = b""
     while b"\r\n\r\n" not in data:
@@ -48,7 +50,7 @@ async def upgrade_on(stream: trio.abc.Stream) -> Upgraded | None:
     headers = [(k.lower(), v.strip()) for k, _, v in (ln.partition(b":") for ln in lines[1:])]
     path = lines[0].split()[1].decode()
     socket = stream.socket if isinstance(stream, trio.SocketStream) else None
-    return Upgraded(path, headers, head + b"\r\n\r\n", trailing, stream, socket)
+    return Upgraded(path, headers, head + b"\r\n\r\n", trailing, stream, account, socket)
 
 
 class Client:
@@ -95,8 +97,11 @@ class Client:
 class Server:
     """A node behind WebSockets."""
 
-    def __init__(self, service: Service, nursery: trio.Nursery, sockets: Sockets) -> None:
+    def __init__(
+        self, service: Service, nursery: trio.Nursery, sockets: Sockets, budget: Budget
+    ) -> None:
         """Wrap what is running."""
+        self.budget = budget
         self.service = service
         self.sockets = sockets
         self.nursery = nursery
@@ -104,9 +109,10 @@ class Server:
     async def accept(self, stream: trio.abc.Stream) -> None:
         """Serve one connection, as the port does."""
         try:
-            upgrade = await upgrade_on(stream)
-            if upgrade is not None:
-                await self.sockets.accept(upgrade)
+            with self.budget.account() as account:
+                upgrade = await upgrade_on(stream, account)
+                if upgrade is not None:
+                    await self.sockets.accept(upgrade)
         except trio.BrokenResourceError:
             pass  # it went before it had asked
         finally:
@@ -138,12 +144,14 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(service: Service, limits: SocketLimits | None = None) -> AsyncIterator[Server]:
+async def serving(
+    service: Service, limits: SocketLimits | None = None, budget: Budget | None = None
+) -> AsyncIterator[Server]:
     """Put WebSockets before a service."""
     sockets = Sockets(service.node, lambda _: LOCAL, limits)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(sockets.run)
-        yield Server(service, nursery, sockets)
+        yield Server(service, nursery, sockets, budget or Budget())
         nursery.cancel_scope.cancel()
 
 

@@ -35,16 +35,29 @@ class Raw:
         """Wrap a stream that has been upgraded."""
         self.stream = stream
         self.data = bytearray()
+        self._begun: tuple[int, bytes] | None = None  # a message that comes in fragments
 
     async def frame(self) -> tuple[int, bytes]:
-        """Read a frame of the server."""
+        """Read a message of the server, or a control frame that comes before or within one."""
+        while True:
+            is_last, opcode, payload = await self._next()
+            if opcode >= 8:
+                return opcode, payload
+            if self._begun is not None:
+                assert opcode == 0
+                opcode, payload = self._begun[0], self._begun[1] + payload
+            self._begun = None if is_last else (opcode, payload)
+            if is_last:
+                return opcode, payload
+
+    async def _next(self) -> tuple[bool, int, bytes]:
         first, second = await self._take(2)
         size = second & 0x7F
         if size == 126:
             size = int.from_bytes(await self._take(2), "big")
         elif size == 127:
             size = int.from_bytes(await self._take(8), "big")
-        return first & 0x0F, await self._take(size)
+        return bool(first & 0x80), first & 0x0F, await self._take(size)
 
     async def close_code(self) -> int:
         """Read up to the end, and give the code that came with it."""

@@ -14,6 +14,7 @@ from trio.testing import MockClock
 
 from perdure.eventlog import cbor
 from perdure.eventlog.errors import CodecError
+from perdure.runtime.kernel.budget import Budget
 from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.websocket.asyncapi import FROM_CLIENTS, FROM_SERVER, document
 from perdure.runtime.websocket.conversation import (
@@ -84,9 +85,10 @@ CLIENT, SERVER = validator(FROM_CLIENTS), validator(FROM_SERVER)
 )
 def test_a_refusal_says_what_may_be_said(message: str, told: str) -> None:
     """And not what one of the messages would have lacked."""
-    reply = Conversation(JSON).receive(message)
+    conversation = Conversation(JSON, Budget().account())
+    reply = conversation.receive(conversation.read(message))
     assert isinstance(reply, ImmediateReply)
-    assert told in JSON.decode(reply.message.decode())["error"]["message"]
+    assert told in msgspec.json.decode(reply.message)["error"]["message"]
 
 
 async def test_an_envelope_has_no_cursor(autojump_clock: MockClock) -> None:
@@ -166,12 +168,12 @@ async def test_what_is_said_is_what_the_document_says(autojump_clock: MockClock)
 @examples()
 def test_any_json_is_understood_or_refused(message: Any) -> None:
     """What is accepted is what the document allows; all else gets an error with a code."""
-    conversation = Conversation(JSON)
+    conversation = Conversation(JSON, Budget().account())
     try:
         text = msgspec.json.encode(message).decode()
     except (UnicodeEncodeError, OverflowError, msgspec.MsgspecError):
         return
-    answer = conversation.receive(text)
+    answer = conversation.receive(conversation.read(text))
     if isinstance(answer, ImmediateReply):
         told = msgspec.json.decode(answer.message)
         SERVER.validate(told)
@@ -184,41 +186,67 @@ def test_any_json_is_understood_or_refused(message: Any) -> None:
 @examples()
 def test_any_bytes_are_understood_or_refused(data: bytes) -> None:
     """Bombs, rubbish, half a value: an error, and the conversation goes on."""
-    conversation = Conversation(CBOR)
+    conversation = Conversation(CBOR, Budget().account())
     for _ in range(2):
-        answer = conversation.receive(data)
+        answer = conversation.receive(conversation.read(data))
         if isinstance(answer, ImmediateReply):
             assert "error" in cbor.decode_strict(answer.message)
-    assert isinstance(conversation.receive(_encoded({"id": "mine", "call": "x"})), Call)
+    assert isinstance(
+        conversation.receive(conversation.read(_encoded({"id": "mine", "call": "x"}))), Call
+    )
 
 
 @given(st.lists(st.tuples(st.sampled_from("cfae"), st.integers(0, 5)), max_size=60))
 @settings(max_examples=300, deadline=None)
 def test_ids_and_limits_are_kept(steps: list[tuple[str, int]]) -> None:
     """An id stands for one thing at a time, and so many are open and no more."""
-    conversation = Conversation(JSON, ConversationLimits(calls=3, follows=2))
+    conversation = Conversation(JSON, Budget().account(), ConversationLimits(calls=3, follows=2))
     calls: set[int] = set()
     follows: set[int] = set()
     for step, number in steps:
         if step == "c":
-            got = conversation.receive(f'{{"id":{number},"call":"runs.list"}}')
+            got = conversation.receive(conversation.read(f'{{"id":{number},"call":"runs.list"}}'))
             free = number not in calls | follows and len(calls) < 3
             assert isinstance(got, Call) == free
             if free:
                 calls.add(number)
         elif step == "f":
-            got = conversation.receive(f'{{"id":{number},"follow":{{"channel":"log"}}}}')
+            got = conversation.receive(
+                conversation.read(f'{{"id":{number},"follow":{{"channel":"log"}}}}')
+            )
             free = number not in calls | follows and len(follows) < 2
             assert isinstance(got, Follow) == free
             if free:
                 conversation.subscriptions[number] = Mock(SocketSubscription)
                 follows.add(number)
         elif step == "a" and number in calls:
-            conversation.answer(number, {"cursor": "c"})
+            with conversation.answering(number):
+                conversation.answer(number, {"cursor": "c"})
             calls.discard(number)
         elif step == "e" and number in follows:
             conversation.refusal(number, OperationError("INTERNAL", "m"))
             follows.discard(number)
+
+
+@pytest.mark.parametrize("format_", [JSON, CBOR])
+def test_calls_are_counted_by_what_they_take_here(format_: Any) -> None:
+    """Many small values are much memory: who has too many open waits until some are answered."""
+    budget = Budget(8 << 20)
+    conversation = Conversation(format_, budget.account())
+
+    def begin(number: int) -> Any:
+        message = format_.encode({"id": number, "call": "x", "args": {"x": [[]] * 5000}})
+        said = message.decode() if format_ is JSON else message
+        return conversation.receive(conversation.read(said))
+
+    begun = [begin(number) for number in range(10)]
+    taken = sum(isinstance(each, Call) for each in begun)
+    assert 3 < taken < 10
+    assert b"OVERLOADED" in begun[taken].message
+    assert taken * 5000 * 56 < budget.held <= budget.share
+    with conversation.answering(0):
+        conversation.answer(0, {})
+    assert isinstance(begin(11), Call)
 
 
 @given(
@@ -265,7 +293,7 @@ def test_a_prefix_and_a_batch_are_one_message(
     except (CodecError, UnicodeEncodeError, msgspec.MsgspecError):
         return
     message = prefix + format_.batch(shown, "cursor")
-    read = format_.decode(message.decode() if format_.name == "json" else message)
+    read = format_.decode(message.decode() if format_.name == "json" else message).value
     assert read.keys() == {"id", "events", "cursor"}
     assert read["id"] == follow_id
     assert len(read["events"]) == len(events)

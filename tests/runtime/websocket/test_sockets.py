@@ -9,6 +9,7 @@ import trio
 from trio.testing import MockClock
 from trio_websocket import ConnectionClosed
 
+from perdure.runtime.kernel.decoding import LARGE
 from perdure.runtime.websocket.conversation import ConversationLimits
 from perdure.runtime.websocket.sockets import SocketLimits
 from tests.runtime.service import service
@@ -290,3 +291,16 @@ async def test_whoever_waits_for_runs_can_read_meanwhile(autojump_clock: MockClo
             await s.finished(run_id)
             answers = [await client.receive() for _ in range(10)]
             assert {each["ok"]["run"]["status"] for each in answers} == {"succeeded"}
+
+
+@both
+async def test_a_large_message_is_decoded_beside_the_event_loop(
+    format_: str, autojump_clock: MockClock, decoded_apart: list[object]
+) -> None:
+    """Others are served meanwhile; what was said next is done next."""
+    async with service() as s, serving(s) as server, server.connect(format_) as client:
+        for size, apart in ((1, 0), (LARGE, 1)):
+            await client.send({"id": size, "call": "x" * size})
+            await client.send({"id": "next", "call": "runs.list"})
+            assert [(await client.receive())["id"] for _ in range(2)] == [size, "next"]
+            assert len(decoded_apart) == apart
