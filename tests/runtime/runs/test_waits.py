@@ -108,7 +108,6 @@ async def test_whoever_waits_is_answered_when_the_host_drains(autojump_clock: Mo
     ("args", "code"),
     [
         ({"timeout": 30.5}, "VALIDATION_ERROR"),
-        ({"timeout": 0}, "VALIDATION_ERROR"),
         ({"timeout": -1}, "VALIDATION_ERROR"),
         ({"timeout": "soon"}, "VALIDATION_ERROR"),
         ({"timeout": float("nan")}, "VALIDATION_ERROR"),
