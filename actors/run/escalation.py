@@ -54,6 +54,8 @@ def next_step(
     """
     if not state.entry_is_at_work or state is Activation.FORCING:
         return None
+    if run.cancel_mode is None and run.deadline is None and stopped_at is None:
+        return None  # as with most runs
     due = []
     if state in _ESCALATING:
         due += [_of_cancel(run, grace), _of_time_limit(run, state, grace, stopped_at or 0)]

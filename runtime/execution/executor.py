@@ -194,14 +194,14 @@ class Executor:
     # Executing
 
     async def _execute(self, run_id: str, plugin_id: str) -> None:
-        work_for(LoggedRun(run_id))
         try:
             await self._activate_and_execute(run_id)
         except LogClosed:
             pass  # this host is going down, and the log has said why
         except Exception:  # noqa: BLE001 - the edge of a run: it touches no other
-            _log.exception("run %s broke", run_id)
-            await self._give_up(run_id)
+            with about_run(run_id):
+                _log.exception("run %s broke", run_id)
+                await self._give_up(run_id)
         finally:
             self._queue.ended(plugin_id)
             self._start_ready()

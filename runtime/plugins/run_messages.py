@@ -17,7 +17,7 @@ import msgspec
 from perdure.actors.run.item_id import item_number
 from perdure.actors.run.report_bounds import progress_fault, text_fault
 from perdure.runtime.plugins.byte_source import Piece
-from perdure.runtime.plugins.contract import PluginError, Retry, StepError
+from perdure.runtime.plugins.contract import ONCE, PluginError, Retry, StepError
 
 MAX_NAME: Final = 500  # characters of a step's name
 LONGEST_WAIT: Final = 6_000_000_000  # seconds; more ends after the last instant that can be stored
@@ -211,6 +211,8 @@ FromEntry = Report | Call | Bytes | Step
 
 def rule_of(retry: Any) -> RetryRule:  # noqa: ANN401 - a Retry, or it is refused
     """Give an author's rule as it is said."""
+    if retry is ONCE:
+        return _ONCE
     if not isinstance(retry, Retry):
         _refuse(f"the rule of a step's tries is a Retry, not a {type(retry).__name__}")
     kinds = retry.on if isinstance(retry.on, tuple) else (retry.on,)

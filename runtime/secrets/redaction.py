@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, quote_plus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
 REDACTED: Final = "[redacted]"
 MIN_LENGTH: Final = 4  # characters; shorter values would be found everywhere
@@ -59,9 +59,9 @@ _ESCAPE: Final = re.compile(r"%[0-9A-F]{2}")
 class Redactor:
     """Knows the secrets of one run, or of none."""
 
-    def __init__(self, names: Iterable[str] = ()) -> None:
+    def __init__(self, names: Collection[str] = ()) -> None:
         """Know the names of secret arguments; values are registered as they become known."""
-        self._keys = KEYS | {_word(name) for name in names}
+        self._keys = KEYS.union(map(_word, names)) if names else KEYS
         self._forms: set[str] = set()
         self._lines: set[str] = set()
         self._pattern: re.Pattern[str] | None = None
@@ -80,6 +80,8 @@ class Redactor:
 
     def register(self, *values: Any) -> None:
         """Learn values; of one with parts, every part, and of one with lines, every line."""
+        if not values:
+            return  # most runs have no secret
         texts = set(_texts(values))
         lines = {line for text in texts for line in _lines(text)}
         self._learn(
