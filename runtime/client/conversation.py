@@ -7,19 +7,17 @@ comes back, and knows what is open. ``perdure.runtime.websocket.conversation`` i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import cbor2
 
 from perdure.eventlog import cbor
 from perdure.eventlog.errors import CodecError
 from perdure.runtime.kernel.errors import ERRORS, OperationError
+from perdure.runtime.kernel.socket_protocol import MESSAGE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-SUBPROTOCOL: Final = "perdure.v1+cbor"
-MESSAGE_BYTES: Final = 1 << 20  # that a server takes
 
 
 class NotUnderstood(Exception):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from perdure.runtime.client.client import Delivery
 from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.principal import LOCAL
+from perdure.runtime.kernel.socket_protocol import FOLLOW
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from perdure.runtime.kernel.features import Features
     from perdure.runtime.kernel.operations import Operations
 
-FOLLOW: Final = "log.follow"  # as kernel.channels has it, which needs an event loop
 LOOK: Final = 1.0  # seconds between two looks for the writer of a log
 LOOKS: Final = 3  # without one, before a follow gives up: a server may be restarting
 

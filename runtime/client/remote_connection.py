@@ -14,8 +14,8 @@ from perdure.runtime.client.conversation import (
     NotUnderstood,
     Refused,
 )
-from perdure.runtime.client.remote_follow import TERMINAL
 from perdure.runtime.client.wire import CONNECTING, PIECE, ConnectionLost, Wire
+from perdure.runtime.kernel.socket_protocol import TERMINAL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,6 +15,7 @@ import trio
 
 from perdure.runtime.client.client import Delivery
 from perdure.runtime.client.conversation import CaughtUp, Ended, Events, Refused
+from perdure.runtime.kernel.socket_protocol import TERMINAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from perdure.runtime.kernel.errors import OperationError
 
 WINDOW: Final = 1000  # events that wait, or are on their way: two full frames
-TERMINAL: Final = "terminal"
 
 
 class RemoteFollow:

@@ -19,8 +19,9 @@ from wsproto.events import (
 )
 from wsproto.utilities import ProtocolError
 
-from perdure.runtime.client.conversation import SUBPROTOCOL, error_of
+from perdure.runtime.client.conversation import error_of
 from perdure.runtime.kernel.errors import OperationError
+from perdure.runtime.kernel.socket_protocol import CBOR
 
 if TYPE_CHECKING:
     from wsproto.events import Event
@@ -65,7 +66,7 @@ class Wire:
     def hello(self) -> bytes:
         """Begin the handshake."""
         host, target = self._address.authority, self._address.target
-        return self._socket.send(Request(host=host, target=target, subprotocols=[SUBPROTOCOL]))
+        return self._socket.send(Request(host=host, target=target, subprotocols=[CBOR]))
 
     def message(self, data: bytes) -> bytes:
         """Frame a message, or raise ConnectionLost if the connection is closing."""

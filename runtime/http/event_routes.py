@@ -18,13 +18,13 @@ import trio
 
 from perdure.eventlog.follow import HEARTBEAT
 from perdure.runtime.http.event_stream import EVENT_STREAM, EventStream
-from perdure.runtime.kernel.channels.service import FOLLOW
 from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.principal import principal_of
 from perdure.runtime.kernel.requests import After, Request
 from perdure.runtime.kernel.routes.arguments import path_args, queried, query_args
 from perdure.runtime.kernel.routes.reply import empty_reply
 from perdure.runtime.kernel.routes.route import Route
+from perdure.runtime.kernel.socket_protocol import FOLLOW
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Final, NotRequired, TypedDict
 
 import msgspec
 
-from perdure.runtime.kernel.channels.service import FOLLOW
 from perdure.runtime.kernel.errors import ErrorDetail
+from perdure.runtime.kernel.socket_protocol import FOLLOW
 from perdure.runtime.websocket.conversation import Call, EndReason, Follow, More, Stop
 from perdure.runtime.websocket.formats import FORMATS
 from perdure.runtime.websocket.sockets import PATH

@@ -15,6 +15,7 @@ import cbor2
 from perdure.eventlog import cbor
 from perdure.eventlog.errors import CodecError
 from perdure.runtime.kernel import strict_json
+from perdure.runtime.kernel.socket_protocol import CBOR, JSON
 from perdure.runtime.kernel.strict_json import encode_json
 from perdure.runtime.websocket.frames import BINARY, TEXT, framed
 
@@ -81,7 +82,7 @@ class Json(Format):
     def decode(self, message: str | bytes) -> Counted:
         """Read what a client has sent."""
         if not isinstance(message, str):
-            raise CodecError("messages of perdure.v1+json are text")
+            raise CodecError(f"messages of {JSON} are text")
         return strict_json.decode_message(message.encode())
 
     def encode(self, value: Any) -> bytes:  # noqa: ANN401 - whatever is answered
@@ -109,7 +110,7 @@ class Cbor(Format):
     def decode(self, message: str | bytes) -> Counted:
         """Read what a client has sent."""
         if not isinstance(message, bytes):
-            raise CodecError("messages of perdure.v1+cbor are binary")
+            raise CodecError(f"messages of {CBOR} are binary")
         return cbor.decode_message(message)
 
     def encode(self, value: Any) -> bytes:  # noqa: ANN401 - whatever is answered
@@ -135,4 +136,4 @@ def _array_head(count: int) -> bytes:
     return b"\x99" + count.to_bytes(2, "big")
 
 
-FORMATS: Final[dict[str, Format]] = {"perdure.v1+cbor": Cbor(), "perdure.v1+json": Json()}
+FORMATS: Final[dict[str, Format]] = {CBOR: Cbor(), JSON: Json()}

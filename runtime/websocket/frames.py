@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from struct import pack
 from typing import TYPE_CHECKING, Final
 
+from perdure.runtime.kernel.socket_protocol import MESSAGE_BYTES
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -105,7 +107,7 @@ class BadPeer(Exception):
 class FrameLimits:
     """What a client may send."""
 
-    message_bytes: int = 1 << 20
+    message_bytes: int = MESSAGE_BYTES
     fragments: int = 64  # of one message
     rate: float = 10_000.0  # frames a second; a burst of as many is fine
     patience: float = 10.0  # seconds that a message may be waited for, and more if it moves:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 import trio
 from trio_websocket import ConnectionClosed
 
-from perdure.runtime.kernel.channels.service import FOLLOW
 from perdure.runtime.kernel.decoding import off_the_loop
 from perdure.runtime.kernel.errors import OperationError
 from perdure.runtime.kernel.principal import Permission
+from perdure.runtime.kernel.socket_protocol import FOLLOW
 from perdure.runtime.websocket.conversation import (
     Call,
     Conversation,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from perdure.runtime.kernel.socket_protocol import TERMINAL
 from perdure.runtime.websocket.conversation import FOLLOW_ROOM
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class SocketSubscription:
             if live and not subscription.ended and self._reason is None:
                 with trio.CancelScope() as self._waiting:
                     await groups.serve(subscription, self._format, self._take)
-        reason = "terminal" if subscription.ended or self._reason is None else self._reason
+        reason = TERMINAL if subscription.ended or self._reason is None else self._reason
         await self._send(conversation.end(self._id, reason, subscription.cursor))
 
     async def _may_pull(self) -> bool:

@@ -15,6 +15,7 @@ import wsproto.utilities
 from trio_websocket import ConnectionClosed, HandshakeError, wrap_server_stream
 
 from perdure.runtime.kernel.channels.groups import Groups
+from perdure.runtime.kernel.socket_protocol import JSON
 from perdure.runtime.websocket.conversation import ConversationLimits
 from perdure.runtime.websocket.formats import FORMATS
 from perdure.runtime.websocket.frames import BadPeer, close_frame
@@ -40,7 +41,7 @@ UPGRADE_TO: Final = (  # what clients are told that come with something else
     (b"connection", b"upgrade"),
     (b"sec-websocket-version", VERSION),
 )
-WITHOUT_SUBPROTOCOL: Final = "perdure.v1+json"  # what a client gets that asks for none
+WITHOUT_SUBPROTOCOL: Final = JSON  # what a client gets that asks for none
 _NOT_SPOKEN: Final = ("VALIDATION_ERROR", f"the subprotocols here are {' and '.join(FORMATS)}")
 _EXPECTED: Final = (
     BadPeer,

@@ -17,6 +17,7 @@ from perdure.runtime.kernel.invalid_value import invalid
 from perdure.runtime.kernel.operations import Operation, operation, operations_of
 from perdure.runtime.kernel.principal import Permission, Principal
 from perdure.runtime.kernel.requests import After, Limit, Request
+from perdure.runtime.kernel.socket_protocol import FOLLOW
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from perdure.eventlog.record import Mark
     from perdure.runtime.kernel.channels.channel import Channel, Filters
 
-FOLLOW: Final = "log.follow"
 BATCH_BYTES: Final = 64 << 10  # of records in a delivery: a stalled follower holds some copies
 EVENTS: Final = 500  # in a delivery
 

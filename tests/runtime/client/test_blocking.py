@@ -16,10 +16,10 @@ from wsproto.events import AcceptConnection, BytesMessage, CloseConnection
 from perdure.runtime.client import blocking
 from perdure.runtime.client.address import Address, Announced, Named
 from perdure.runtime.client.blocking import BlockingRemote
-from perdure.runtime.client.conversation import SUBPROTOCOL
 from perdure.runtime.kernel.completion import completed
 from perdure.runtime.kernel.data_directory import DataDir
 from perdure.runtime.kernel.errors import OperationError
+from perdure.runtime.kernel.socket_protocol import CBOR as SUBPROTOCOL
 from tests.runtime.server.certificate import write_certificate
 from tests.runtime.server.process import server
 

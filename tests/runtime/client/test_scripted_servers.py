@@ -12,9 +12,9 @@ import trio
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Request
 
-from perdure.runtime.client.conversation import SUBPROTOCOL
 from perdure.runtime.client.remote import Remote
 from perdure.runtime.kernel.errors import OperationError
+from perdure.runtime.kernel.socket_protocol import CBOR as SUBPROTOCOL
 from tests.runtime.client.sides import PATIENCE, remote_at
 
 CALL = "runs.list"  # it reads

@@ -23,7 +23,6 @@ from perdure.actors.errors import (
 from perdure.actors.run.status import Status
 from perdure.eventlog import errors as log_errors
 from perdure.runtime.features import FEATURES
-from perdure.runtime.kernel.channels.service import FOLLOW
 from perdure.runtime.kernel.errors import ERRORS, OperationError, translated
 from perdure.runtime.kernel.operations import (
     COMMON_ERRORS,
@@ -32,6 +31,7 @@ from perdure.runtime.kernel.operations import (
     operations_of,
 )
 from perdure.runtime.kernel.principal import LOCAL, Permission, Principal
+from perdure.runtime.kernel.socket_protocol import FOLLOW
 from perdure.runtime.plugins.loading import Problem
 from perdure.runtime.runs.answers import RunAnswer
 from perdure.runtime.runs.operations import Runs
