@@ -71,9 +71,6 @@ class Process(Protocol):
     async def wait(self) -> int:
         """Wait for the end."""
 
-    def terminate(self) -> None:
-        """Ask it to end."""
-
     def kill(self) -> None:
         """End it."""
 
