@@ -66,8 +66,8 @@ def refuse_many_values(data: bytes) -> None:
     Every comma outside of texts has a value before it, every bracket begins one. Of escapes and
     quotes only so much is looked at as tells where texts begin and end.
     """
-    if _most_of(data) <= cbor.MAX_VALUES:
-        return
+    if len(data) <= cbor.MAX_VALUES or _most_of(data) <= cbor.MAX_VALUES:
+        return  # a value takes a byte at least
     quoted = data.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"', 4 * cbor.MAX_VALUES)
     strings = len(quoted) // 2  # each is a value, or the key of one
     if strings > 2 * cbor.MAX_VALUES - 1 or _most_of(b"".join(quoted[::2])) > cbor.MAX_VALUES:
