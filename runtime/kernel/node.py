@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from perdure.runtime.kernel.feature import Feature
 
 MAKING: Final = 8  # large answers at the same time: each may take some MiB until it is sent
+LISTING: Final = 4  # lists likewise; as many are queried at the same time
 LETTING_GO: Final = 5.0  # seconds that work which was let go of gets to notice
 SomePart = TypeVar("SomePart", bound=Part)
 
@@ -171,7 +172,7 @@ async def open_node(
                 features.operations,
                 [*services, channels],
                 subjects=[kind.id_field for kind in features.kinds],
-                pages=making,
+                pages={"contents": making, "list": trio.CapacityLimiter(LISTING)},
             ),
             channels=channels,
             making=making,

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, get_args, get_type_hints
 
 import msgspec
 
@@ -46,6 +46,7 @@ COMMON_ERRORS: Final = (
     "LOG_UNSUPPORTED",
     "INTERNAL",
 )
+Page = Literal["contents", "list"]  # a list may wait for its tables, and only lists wait for it
 _MARK: Final = "__perdure_operation__"
 _log = logging.getLogger("perdure.operations")
 
@@ -97,7 +98,7 @@ class Operation:
     method: str
     dialect: Dialect = PLAIN
     waits: bool = False  # its answer may take as long as the caller allows
-    page: bool = False  # its answer may be large: few are made at a time
+    page: Page | None = None  # its answer may be large: few are made at a time
 
     def parse(self, args: Mapping[str, Any]) -> AnyRequest:
         """Check a request at the door. Its moments become UTC nanoseconds, or stay cursors."""
@@ -150,7 +151,7 @@ def operation(
     frames: Any = None,  # noqa: ANN401 - a type, if the operation follows something
     dialect: Dialect = PLAIN,
     waits: bool = False,
-    page: bool = False,
+    page: Page | None = None,
 ) -> Callable[[Method], Method]:
     """Put a method into the table (a decorator). What it raises is among its errors."""
 
@@ -196,7 +197,7 @@ class Operations:
         table: Mapping[str, Operation],
         services: Iterable[object],
         subjects: Iterable[str] = (),
-        pages: AbstractAsyncContextManager[object] | None = None,
+        pages: Mapping[Page, AbstractAsyncContextManager[object]] | None = None,
     ) -> None:
         """Offer what the services can do, as the table describes it.
 
@@ -209,7 +210,7 @@ class Operations:
             for name, row in operations_of(type(service)).items()
         }
         self._subjects = frozenset(subjects)
-        self._pages = pages or nullcontext()
+        self._pages = pages or {}
 
     def __iter__(self) -> Iterator[Operation]:
         """Go through the table by name."""
@@ -237,9 +238,9 @@ class Operations:
         row = self.permit(principal, name)
         work = self._calls[name][1]
         try:
-            if not row.page:
+            if row.page is None:
                 return await work(principal, row.parse(args))
-            async with self._pages:
+            async with self._pages.get(row.page, nullcontext()):
                 return await work(principal, row.parse(args))
         except OperationError as error:
             if row.dialect is PLAIN:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     Message = MutableMapping[str, Any]
 
 SPEC: Final = {"version": "3.0", "spec_version": "2.4"}
+_READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _NO_BODY: Final = frozenset({204, 304})
 
 
@@ -197,8 +198,9 @@ class Exchange:
         try:
             self._held.resize(self._kept + len(body))
         except OperationError as error:
-            self._refuse_response(PortRefusal.of(error))
-            raise Disconnected("there is no room for what it was to be sent") from error
+            if self.head.method in _READING:  # what was written has to be told
+                self._refuse_response(PortRefusal.of(error))
+                raise Disconnected("there is no room for what it was to be sent") from error
         out = self._framed(body, more=more)
         try:
             for part in out[:-1]:

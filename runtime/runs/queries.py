@@ -65,7 +65,7 @@ class RunQueries:
         """Read a run, now or as it was."""
         return self._answer(*await self._reader.read(principal, request.run_id, request.at))
 
-    @operation("runs.list", Permission.READ, "INVALID_CURSOR", page=True)
+    @operation("runs.list", Permission.READ, "INVALID_CURSOR", page="list")
     async def list(self, principal: Principal, request: ListRuns) -> RunPage:
         """List runs, newest first, with the records they had at the place of the answer."""
         at = None if request.at is None else await self._reader.place(request.at)
@@ -115,7 +115,7 @@ class RunQueries:
             "cursor": self._log.cursor(at),
         }
 
-    @operation("runs.export", Permission.READ, "RUN_NOT_FOUND", "INVALID_CURSOR", page=True)
+    @operation("runs.export", Permission.READ, "RUN_NOT_FOUND", "INVALID_CURSOR", page="contents")
     async def export(self, principal: Principal, request: ExportRun) -> ExportPage:
         """Read export items in order, after an item or after a place in the log."""
         folded, at = await self._reader.read(principal, request.run_id, request.at)
@@ -129,7 +129,7 @@ class RunQueries:
             "cursor": self._log.cursor(at),
         }
 
-    @operation("runs.logs", Permission.READ, "RUN_NOT_FOUND", "INVALID_CURSOR", page=True)
+    @operation("runs.logs", Permission.READ, "RUN_NOT_FOUND", "INVALID_CURSOR", page="contents")
     async def logs(self, principal: Principal, request: ReadLogs) -> LogPage:
         """Read the lines that a run has logged, in order; lines logged together stay together."""
         folded, at = await self._reader.read(principal, request.run_id, request.at)
@@ -147,7 +147,7 @@ class RunQueries:
             "cursor": self._log.cursor(at),
         }
 
-    @operation("runs.history", Permission.READ, "RUN_NOT_FOUND", "INVALID_CURSOR", page=True)
+    @operation("runs.history", Permission.READ, "RUN_NOT_FOUND", "INVALID_CURSOR", page="contents")
     async def history(self, principal: Principal, request: ReadHistory) -> HistoryPage:
         """Read what happened inside a run, in order: activations, steps, waits, exports, end."""
         folded, at = await self._reader.read(principal, request.run_id, request.at)
@@ -161,7 +161,9 @@ class RunQueries:
             "cursor": self._log.cursor(at),
         }
 
-    @operation("runs.questions", Permission.READ, "RUN_NOT_FOUND", "INVALID_CURSOR", page=True)
+    @operation(
+        "runs.questions", Permission.READ, "RUN_NOT_FOUND", "INVALID_CURSOR", page="contents"
+    )
     async def questions(self, principal: Principal, request: ReadQuestions) -> QuestionPage:
         """Read the questions of a run that are open, now or as they were."""
         folded, at = await self._reader.read(principal, request.run_id, request.at)

@@ -218,7 +218,7 @@ class Uploads:
         "BLOB_NOT_FOUND",
         "BLOB_DAMAGED",
         "INVALID_RANGE",
-        page=True,
+        page="contents",
     )
     async def read(self, principal: Principal, request: ReadBlob) -> BlobPiece:
         """Read a range of a blob, a MiB at most."""

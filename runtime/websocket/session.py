@@ -141,7 +141,8 @@ class Session:
                 try:
                     held.grow(len(message))
                 except OperationError as error:
-                    message = self._conversation.refusal(call.id, error)
+                    if call.call in self._reading:  # what was written has to be told
+                        message = self._conversation.refusal(call.id, error)
                 await self._send(message)
 
     async def _answer(self, call: Call) -> bytes:
@@ -201,8 +202,13 @@ class Session:
         self._parted.set()
 
     async def _keep_alive(self, scope: trio.CancelScope) -> None:
-        """Ask a silent peer whether it is there; end the connection of one that is not."""
+        """Ask a silent peer whether it is there; end the connection of one that is not.
+
+        While something is on its way the peer is there: it takes that, or is cut off.
+        """
         while True:
+            if self._wire.is_sending:
+                self._wire.heard_at = self._env.monotonic()
             silence = self._env.monotonic() - self._wire.heard_at
             if silence >= GONE_AFTER:
                 await self._wire.say_last(

@@ -144,6 +144,11 @@ class FrameWire(trio.abc.Stream):
 
     # Sending
 
+    @property
+    def is_sending(self) -> bool:
+        """Whether something is on its way, so that a Ping would have to wait."""
+        return not self._turn.value
+
     def send_now(self, frames: bytes) -> bool:
         """Send whole frames if nobody has to wait for that; False: nothing of them was sent.
 
@@ -169,9 +174,11 @@ class FrameWire(trio.abc.Stream):
         if self._closing:
             return
         self.last_word = frame
+        if not self._turn.value:
+            return  # half a frame is on its way: whoever sends it says the last word after it
         if self._socket is not None:
             self._part(b"")
-        elif self._turn.value:  # else half a frame is on its way, and nobody knows how much of it
+        else:
             with (
                 trio.move_on_after(_PARTING, shield=True),
                 suppress(trio.BrokenResourceError, trio.ClosedResourceError),

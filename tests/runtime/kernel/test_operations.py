@@ -271,9 +271,14 @@ async def test_so_many_pages_are_made_at_a_time(autojump_clock: MockClock) -> No
     class Answers:
         """A service whose answers take their time."""
 
-        @operation("things.page", Permission.READ, page=True)
+        @operation("things.page", Permission.READ, page="contents")
         async def page(self, principal: Principal, request: GetRun) -> RunAnswer:
             """Answer with much."""
+            return await take_a_second()
+
+        @operation("things.list", Permission.READ, page="list")
+        async def list(self, principal: Principal, request: GetRun) -> RunAnswer:
+            """Answer with many."""
             return await take_a_second()
 
         @operation("things.small", Permission.READ)
@@ -281,9 +286,12 @@ async def test_so_many_pages_are_made_at_a_time(autojump_clock: MockClock) -> No
             """Answer with little."""
             return await take_a_second()
 
-    pages = trio.CapacityLimiter(3)
-    operations = Operations(operations_of(Answers), [Answers()], pages=pages)
-    for name, at_once in (("things.page", 3), ("things.small", 10)):
+    operations = Operations(
+        operations_of(Answers),
+        [Answers()],
+        pages={"contents": trio.CapacityLimiter(3), "list": trio.CapacityLimiter(2)},
+    )
+    for name, at_once in (("things.page", 3), ("things.list", 2), ("things.small", 10)):
         most = 0
         async with trio.open_nursery() as nursery:
             for _ in range(10):

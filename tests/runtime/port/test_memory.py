@@ -136,6 +136,17 @@ async def test_a_response_for_which_there_is_no_room_becomes_an_error() -> None:
         assert world.port.budget.held == 0
 
 
+async def test_the_answer_to_a_write_is_sent_though_there_is_no_room() -> None:
+    """What it tells was done: a client that hears OVERLOADED would ask for it again."""
+    app = answering(start(), body(bytes(SHARE + 1)))
+    async with serving(app, memory=True, budget=budget()) as world:
+        client = await world.connect()
+        await client.send(request("/", b"content-length: 0\r\n", "POST"))
+        assert len((await client.response()).body) == SHARE + 1
+        await wait_all_tasks_blocked()
+        assert world.port.budget.held == 0
+
+
 async def test_a_stream_for_which_there_is_no_room_is_broken_off() -> None:
     """It must not look complete."""
     app = answering(start(), body(b"so far", more=True), body(bytes(SHARE + 1)))

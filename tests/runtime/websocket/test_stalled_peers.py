@@ -11,7 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from perdure.runtime.kernel.budget import Budget
-from perdure.runtime.websocket import SocketLimits
+from perdure.runtime.websocket import SocketLimits, session
 from perdure.runtime.websocket.frames import FRAGMENT, end_of_frame, fragments, framed
 from perdure.runtime.websocket.wire import WireLimits
 from tests.runtime.memory import without_collector
@@ -84,6 +84,51 @@ async def test_a_silent_peer_is_told_why_it_is_left(autojump_clock: MockClock) -
     async with service() as s, serving(s) as server, peer(server, real=False) as raw:
         assert await raw.close_code() == 4009
         await raw.ends()
+
+
+@pytest.mark.parametrize("tcp", [True, False], ids=["tcp", "unix"])
+async def test_a_peer_that_reads_slowly_and_says_nothing_is_there(
+    tcp: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is written into its frames, and it is not taken for silent while it takes them."""
+    monkeypatch.setattr(session, "PING_AFTER", 0.1)
+    monkeypatch.setattr(session, "GONE_AFTER", 0.3)
+    async with service() as s, serving(s) as server:
+        run_id = await poured(s)
+        streams = await tcp_pair() if tcp else socket_pair()
+        async with peer(server, streams=streams) as raw:
+            for number in range(8):
+                call = {"id": number, "call": "runs.export", "args": {"run_id": run_id}}
+                await raw.stream.send_all(masked(1, msgspec.json.encode(call)))
+            answers = 0
+            with trio.fail_after(20):
+                while answers < 8:
+                    opcode, payload = await raw.frame()
+                    if opcode in {0, 1}:
+                        answers += payload.endswith(b"}") and b'"cursor"' in payload
+                        await trio.sleep(0.005)
+                    else:
+                        assert opcode == 9, payload  # a Ping between two answers
+                        await raw.stream.send_all(masked(10, payload))
+
+
+async def test_what_was_written_is_told_though_there_is_no_room_for_the_answer() -> None:
+    """A caller that hears OVERLOADED asks again, and would do it twice."""
+    create = {"plugin_id": "test", "entry_id": "greet", "args": {}}
+    told = 0
+    async with service() as s:
+        for share in range(6400, 9000, 100):
+            before = len((await s.call("runs.list", {"limit": 500}))["runs"])
+            async with serving(s, budget=Budget(4 * share)) as server, peer(server) as raw:
+                ask = msgspec.json.encode({"id": 1, "call": "runs.create", "args": create})
+                with suppress(trio.BrokenResourceError):
+                    await raw.stream.send_all(masked(1, ask))
+                with trio.fail_after(5):
+                    _, payload = await raw.frame()
+            created = len((await s.call("runs.list", {"limit": 500}))["runs"]) - before
+            assert created == (b'"ok"' in payload), (share, payload)
+            told += created
+    assert told
 
 
 @pytest.mark.parametrize("size", [0, 1, FRAGMENT, FRAGMENT + 1, 5 * FRAGMENT + 7])
