@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from perdure.runtime.kernel.announcement import find_server
 from perdure.runtime.kernel.data_directory import DataDir
 from perdure.runtime.kernel.errors import OperationError
-from perdure.runtime.kernel.variables import TRUSTED
+from perdure.runtime.kernel.variables import TRUSTED, URL
 
 if TYPE_CHECKING:
     import ssl
@@ -42,7 +42,7 @@ class Address:
         if "@" in parts.netloc or parts.query or parts.fragment:
             raise NotAnAddress("the address may have a host, a port and a path, and nothing else")
         if parts.scheme not in {"http", "https"} or not host:
-            raise NotAnAddress(f"{url!r} is no address such as http://127.0.0.1:7373")
+            raise NotAnAddress(f"{url!r} is no address of a server")
         if not url.isascii() or not url.isprintable() or " " in url or port == 0:
             raise NotAnAddress(f"{url!r} has a port or a character that no address has")
         is_secure = parts.scheme == "https"
@@ -86,6 +86,10 @@ class Whereabouts(Protocol):
     def lost(self) -> str:
         """What to say when it is not found any more."""
 
+    @property
+    def remedy(self) -> str:
+        """What its user can do then."""
+
     def find(self) -> Address | None:
         """Look for the server now."""
 
@@ -95,6 +99,7 @@ class Named:
     """A server that is always at one address."""
 
     address: Address
+    remedy = f"start it there, or check {URL}"
 
     @property
     def lost(self) -> str:
@@ -112,6 +117,7 @@ class Announced:
 
     data: DataDir
     lost = "no process is at work on this log any more"
+    remedy = "start one: perdure serve"
 
     def find(self) -> Address | None:
         """Read where the server announces itself, if one holds the log."""

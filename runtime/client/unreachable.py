@@ -28,7 +28,8 @@ def unreachable(where: Whereabouts, trouble: BaseException | None) -> OperationE
     mistake = _mistake_in(trouble)
     if mistake is not None:
         return OperationError("VALIDATION_ERROR", f"{where.lost}: {mistake}")
-    return OperationError("UNAVAILABLE", f"{where.lost} ({trouble}); try again soon")
+    why = getattr(trouble, "strerror", None) or trouble
+    return OperationError("UNAVAILABLE", f"{where.lost} ({why}); {where.remedy}")
 
 
 def _mistake_in(trouble: BaseException | None) -> str | None:

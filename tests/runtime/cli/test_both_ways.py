@@ -138,10 +138,12 @@ def test_a_server_that_cannot_be_asked_is_told(shell: Shell, words: tuple[str, .
     assert "PERDURE_URL names a server, and --data-dir a directory" in both.stderr
     wrong = shell.call(*words, PERDURE_URL="localhost")
     assert wrong.exit_code == 2
-    assert "PERDURE_URL: 'localhost' is no address such as http://127.0.0.1:7373." in wrong.stderr
+    assert "PERDURE_URL: 'localhost' is no address of a server." in wrong.stderr
+    assert "such as http://127.0.0.1:7373" in wrong.stderr
     nobody = shell.call(*words, PERDURE_URL="http://127.0.0.1:1")
     assert nobody.exit_code == 5
-    assert "the server at http://127.0.0.1:1 does not answer" in nobody.stderr
+    assert "the server at http://127.0.0.1:1 does not answer (Connection refused);" in nobody.stderr
+    assert "check PERDURE_URL" in nobody.stderr
     assert not shell.data.exists()
 
 
