@@ -14,6 +14,7 @@ import click
 from perdure.runtime.kernel.terminal.command import Command, common
 from perdure.runtime.kernel.terminal.invocation import ExitCode, Invocation, pass_invocation
 from perdure.runtime.kernel.terminal.text import Cell, Column, instant, size, table
+from perdure.runtime.kernel.variables import URL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -57,6 +58,8 @@ def doctor(invocation: Invocation) -> None:
     The command changes nothing; it writes a small temporary file beside the log. A check that
     cannot be carried out has failed. Exit code 1: a check failed.
     """
+    if os.environ.get(URL):
+        invocation.note(f"{URL} is not asked: these are checks of this machine and its log.")
     checks = list(_checks(invocation))
     if invocation.json:
         invocation.give({"checks": [asdict(check) for check in checks]})

@@ -160,3 +160,10 @@ def test_a_server_is_asked_to_write_with_a_key_and_this_process_is_not(shell: Sh
     assert keys[0] == "mine"
     assert all(keys)
     assert len(set(keys)) == 3
+
+
+def test_doctor_says_that_it_checks_this_machine(shell: Shell) -> None:
+    """A server that is named elsewhere is not what it looks at."""
+    named = shell.call("doctor", PERDURE_URL="http://127.0.0.1:1")
+    assert "PERDURE_URL is not asked: these are checks of this machine" in named.stderr
+    assert "PERDURE_URL" not in shell.call("doctor").output
