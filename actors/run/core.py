@@ -10,6 +10,7 @@ and say what it likes.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any, Final, assert_never
 
 import msgspec
@@ -393,8 +394,8 @@ RUN: Final = Decider(
     decide=decide,
     evolve=evolve,
     describe=describe,
-    is_over=lambda run: run.status.is_terminal,
-    trace=lambda run: run.created.trace_id,
+    is_over=attrgetter("status.is_terminal"),
+    trace=attrgetter("created.trace_id"),
     events=RUN_EVENTS,
     fold=FOLD,
 )
