@@ -64,7 +64,6 @@ FOLD: Final = "run-3"  # the version of this fold; snapshots of another are not 
 _A_CENTURY: Final = 100 * 365 * 24 * 3600.0  # seconds; nobody waits longer
 INPUT_REQUIRED: Final = "input_required"  # the stage of a run that waits for an answer
 RETRYING: Final = "retrying"  # the stage of a run with a step that has failed, and is tried again
-
 UNANSWERED: Final = object()
 
 
