@@ -34,13 +34,14 @@ class Address:
     @classmethod
     def of(cls, url: str, certificate: str | None = None) -> Self:
         """Read an address such as http://127.0.0.1:7373, or raise NotAnAddress."""
+        if "@" in url or "?" in url or "#" in url:  # maybe with a password, which is not shown
+            raise NotAnAddress("the address may have a host, a port and a path, and nothing else")
         try:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port
+            (host or "").encode("idna")
         except ValueError as error:
             raise NotAnAddress(f"{url!r} is no address: {error}") from error
-        if "@" in parts.netloc or parts.query or parts.fragment:
-            raise NotAnAddress("the address may have a host, a port and a path, and nothing else")
         if parts.scheme not in {"http", "https"} or not host:
             raise NotAnAddress(f"{url!r} is no address of a server")
         if not url.isascii() or not url.isprintable() or " " in url or port == 0:

@@ -166,6 +166,8 @@ def _check(told: Told) -> None:
 def error_of(view: Mapping[str, Any]) -> OperationError:
     """Give the error that a server has told, as this process would have raised it."""
     code, message = view["code"], view["message"]
+    if not isinstance(message, str):
+        raise TypeError("the message of an error is a text")
     if code not in ERRORS:  # of a newer server
         return OperationError("INTERNAL", f"{code}: {message}", **(view["details"] or {}))
     remedy = ERRORS[code].remedy

@@ -125,7 +125,7 @@ class RemoteConnection:
             raise received.lost
 
     def _tell(self, told: Told) -> None:
-        cannot_serve = isinstance(told, Refused) and told.error.code == "UNAVAILABLE"
+        cannot_serve = isinstance(told, Refused) and told.error.kind.retriable
         is_farewell = isinstance(told, Ended) and told.reason != TERMINAL
         self.was_useful = self.was_useful or not (cannot_serve or is_farewell)
         if told.id in self._calls:

@@ -134,7 +134,7 @@ class Wire:
     def _refused(self) -> OperationError:
         try:
             told = error_of(msgspec.json.decode(self._refusal)["error"])
-        except (msgspec.DecodeError, KeyError, TypeError):
+        except (msgspec.DecodeError, ValueError, KeyError, TypeError, AttributeError):
             told = None
         if told is not None and told.code != "NOT_FOUND":  # that says what other paths there are
             return told

@@ -34,7 +34,7 @@ from perdure.runtime.execution.run_queue import RunQueue
 from perdure.runtime.execution.threads import THREADS, call_in_thread
 from perdure.runtime.kernel.live_actors import LiveActors
 from perdure.runtime.plugins.plugin import programs_of
-from perdure.runtime.secrets.logged_run import LoggedRun, about_run, work_for
+from perdure.runtime.secrets.logged_run import LoggedRun, about_run, current_run, work_for
 from perdure.runtime.secrets.run_logging import logging_of_runs
 from perdure.runtime.secrets.secret import has_sealed
 
@@ -199,9 +199,11 @@ class Executor:
         except LogClosed:
             pass  # this host is going down, and the log has said why
         except Exception:  # noqa: BLE001 - the edge of a run: it touches no other
-            with about_run(run_id):
-                _log.exception("run %s broke", run_id)
-                await self._give_up(run_id)
+            speaking_of = current_run()
+            if speaking_of is None or speaking_of.run_id != run_id:  # it was not even activated
+                work_for(LoggedRun(run_id))
+            _log.exception("run %s broke", run_id)
+            await self._give_up(run_id)
         finally:
             self._queue.ended(plugin_id)
             self._start_ready()

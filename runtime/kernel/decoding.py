@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from perdure.eventlog.cbor import Counted
     from perdure.eventlog.env import Env
 
-LARGE: Final = 32 << 10  # bytes; less is decoded sooner than a thread is found
+LARGE: Final = 8 << 10  # bytes, which are at most as many values: a few milliseconds
 VALUE_BYTES: Final = 64  # that a value takes besides its text: an empty list, and its place in one
 _WIDE: Final = 4  # bytes of each character of a text in which one of them is unusual
 _THREADS: Final = trio.CapacityLimiter(2)

@@ -117,7 +117,7 @@ def _wanted(
 def _of_python() -> Iterator[str]:
     """Name where this interpreter and what it can import are, as far as it knows."""
     yield from {sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix}
-    too_much = {"/", *SCRATCH, os.environ.get("HOME")}
+    too_much = {"/", *SCRATCH, os.environ.get("HOME"), str(Path.cwd())}
     for entry in (Path(entry).absolute() for entry in sys.path):
         if str(entry) not in too_much:
             yield str(entry)

@@ -46,10 +46,10 @@ async def open_local_runs(
     """
     env, data = foundation.env, foundation.data
     settings = foundation.settings.of(RunSettings)
-    if loaded is None:
-        loaded = load_plugins(settings)
     with ExitStack() as stack:
-        stack.enter_context(output_of_runs())
+        stack.enter_context(output_of_runs())  # before plugins are imported, which may keep streams
+        if loaded is None:
+            loaded = load_plugins(settings)
         reloader = None
         if settings.reload and loaded.outcomes:
             copies = stack.enter_context(TemporaryDirectory(prefix="perdure-"))

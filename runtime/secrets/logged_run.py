@@ -135,11 +135,17 @@ def entry_at_work(run: LoggedRun) -> Iterator[None]:
             del _at_work[run.run_id]
 
 
+def redactors_at_work() -> Iterator[Redactor]:
+    """Give what knows the secrets of each entry at work, for what is said for no run."""
+    for run in tuple(_at_work.values()):
+        if run.redactor is not None and run.redactor.knows_values:
+            yield run.redactor
+
+
 def without_secrets(text: str) -> str:
     """Take the secrets of all entries at work out of a text that is said for no run."""
-    for run in tuple(_at_work.values()):
-        if run.redactor is not None:
-            text = run.redactor.text(text)
+    for redactor in redactors_at_work():
+        text = redactor.text(text)
     return text
 
 

@@ -42,6 +42,9 @@ class _Printed:
         for line in lines:
             self.write(line)
 
+    def close(self) -> None:
+        """Stay open: an entry cannot close the stream of its host."""
+
     @property
     def buffer(self) -> Any:  # noqa: ANN401 - as the stream has it
         """The same for bytes."""

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from perdure.runtime.secrets import run_threads
-from perdure.runtime.secrets.logged_run import current_run
+from perdure.runtime.secrets.logged_run import current_run, redactors_at_work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -100,7 +100,10 @@ class _Installation:
     def _make(self, *args: Any, **more: Any) -> logging.LogRecord:
         record = self._factory(*args, **more)
         run = current_run()
-        if run is not None and run.redactor is not None and run.redactor.knows_values:
+        if run is None or run.redactor is None:
+            for redactor in redactors_at_work():  # a thread that nobody knows may be an entry's
+                _redact(record, redactor)
+        elif run.redactor.knows_values:
             _redact(record, run.redactor)
         return record
 

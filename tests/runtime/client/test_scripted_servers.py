@@ -131,7 +131,10 @@ async def test_a_cancelled_wait_loses_no_credit_on_a_connection() -> None:
     assert heard == [2]
 
 
-async def test_a_follow_that_is_refused_for_now_is_given_up_and_leaves_the_others_alone() -> None:
+@pytest.mark.parametrize("code", ["UNAVAILABLE", "OVERLOADED"])
+async def test_a_follow_that_is_refused_for_now_is_given_up_and_leaves_the_others_alone(
+    code: str,
+) -> None:
     """It is asked for again with delays, on the same connection, until patience ends."""
     asked = 0
 
@@ -139,7 +142,7 @@ async def test_a_follow_that_is_refused_for_now_is_given_up_and_leaves_the_other
         nonlocal asked
         if message.get("follow") == {"channel": "runs"}:
             asked += 1
-            await peer.say({"id": message["id"], "error": UNAVAILABLE})
+            await peer.say({"id": message["id"], "error": {**UNAVAILABLE, "code": code}})
         elif "follow" in message:
             await peer.say({"id": message["id"], "events": ["a"], "cursor": "1"})
 

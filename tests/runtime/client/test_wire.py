@@ -84,6 +84,8 @@ def test_what_speaks_no_http_is_no_perdure() -> None:
         (404, b"<html>", "NOT_FOUND"),
         (404, b'{"error":{"code":"NOT_FOUND","message":"m","details":null}}', "NOT_FOUND"),
         (502, b"<html>", "UNAVAILABLE"),
+        (502, b"\xff\xfe", "UNAVAILABLE"),
+        (502, b'{"error":{"code":"CONFLICT","message":1,"details":null}}', "UNAVAILABLE"),
         (503, b'{"error":{"code":"UNAVAILABLE","message":"m","details":null}}', "UNAVAILABLE"),
         (421, b'{"error":{"code":"HOST_REFUSED","message":"m","details":null}}', "HOST_REFUSED"),
     ],

@@ -41,6 +41,23 @@ def test_a_process_sees_its_interpreter_its_folder_and_nothing_else(work: Path) 
     assert ("hidden", str(work / "data")) in view.places
 
 
+def test_of_the_working_directory_only_modules_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is on the path where a plugin's module lies there; keys and settings lie there too."""
+    (tmp_path / "package").mkdir()
+    for name in ("module.py", "package/__init__.py", ".env", "key.pem"):
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("perdure.runtime.process.file_view.SCRATCH", ())
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    view = view_of(Program(home="m:C"), PYTHON, ())
+    shown = {
+        name: how(view, tmp_path / name) for name in ("module.py", "package", ".env", "key.pem")
+    }
+    assert shown == {"module.py": "read", "package": "read", ".env": "absent", "key.pem": "absent"}
+
+
 def test_parents_come_first_and_what_is_more_precise_wins(work: Path) -> None:
     """A log in the plugin's folder is hidden; a plugin inside of the data directory is shown."""
     inside = work / "data" / "plugin"

@@ -5,6 +5,8 @@ Warnings, and exceptions that end a thread, are tried with a real server: pytest
 
 from __future__ import annotations
 
+import _thread
+import logging
 import sys
 import threading
 from collections.abc import Iterator
@@ -137,6 +139,25 @@ def test_what_others_print_is_printed_without_secrets_of_runs_at_work(
     assert capsys.readouterr().out == "before\na stray [redacted]\n"
 
 
+def test_what_a_thread_that_nobody_knows_logs_has_no_secrets_of_runs_at_work(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One that a library in C has started, for example."""
+    logged = threading.Event()
+
+    def log() -> None:
+        logging.getLogger("somebody").warning("a stray %s", SECRET)
+        logged.set()
+
+    def body() -> None:
+        _thread.start_new_thread(log, ())
+        assert logged.wait(10)
+
+    with logging_of_runs():
+        Printing().run(body)
+    assert [record.getMessage() for record in caplog.records] == ["a stray [redacted]"]
+
+
 def test_a_thread_that_prints_without_end_takes_no_more_room() -> None:
     """What the event loop has not taken is bounded; what is dropped is told."""
 
@@ -162,6 +183,8 @@ def test_a_stream_is_otherwise_as_it_was(capsys: pytest.CaptureFixture[str]) -> 
         sys.stdout.buffer.flush()
         with pytest.raises(TypeError):
             sys.stdout.write(b"bytes")  # type: ignore[arg-type]
+        sys.stdout.close()  # which is the host's own
+        assert not sys.stdout.closed
 
     encoding = sys.stdout.encoding
     assert Printing().run(body) == []
