@@ -21,6 +21,8 @@ from perdure.actors.run.events import (
     RunCreated,
     RunEnded,
     StageChanged,
+    StepFailed,
+    StepRecorded,
 )
 from perdure.actors.run.stream import run_id_of, stream_of
 from perdure.actors.run.views import REPORTS, ExportItem, RunDelta, delta
@@ -54,6 +56,8 @@ _CHANGES: Final = frozenset(
         Answered,
         ProgressReported,
         StageChanged,
+        StepRecorded,  # it may end the stage of a run that tries a step again
+        StepFailed,
         CancelRequested,
         RunEnded,
     )

@@ -19,6 +19,7 @@ from tests.runtime.http.client import Client
 from tests.runtime.http.sse import following
 from tests.runtime.http.test_event_routes import served, told
 from tests.runtime.service import TWO_PLUGINS
+from tests.runtime.world import CALLS
 
 if TYPE_CHECKING:
     from perdure.eventlog.simulation import SimEnv
@@ -169,3 +170,20 @@ async def test_exports_are_filtered_by_run_and_only_added(autojump_clock: MockCl
         assert {item["run_id"] for item in kept} == {mine}
         assert len({item["export_item_id"] for item in kept}) == 4
         assert (await http.get(f"/runs/{mine}/export")).json()["items"] == kept
+
+
+async def test_followers_hear_that_a_step_is_tried_no_more(autojump_clock: MockClock) -> None:
+    """Live and later: the stage of its tries ends with them, as the record has it."""
+    CALLS.clear()
+    async with served() as (s, app):
+        begin = await s.cursor()
+        async with following(app, f"/events/runs?after={begin}") as stream:
+            run_id = (await s.start("flaky", args={"good_after": 2}))["run_id"]
+            await s.finished(run_id)
+            await trio.sleep(1)
+        stages = [event["stage"] for event in told(stream.events) if "stage" in event]
+        assert stages == ["retrying", "retrying", None]
+        async with following(app, f"/events/runs?after={begin}") as late:
+            await trio.sleep(1)
+        last = told(late.events)[-1]
+        assert (last["status"], last.get("stage"), last.get("message")) == ("succeeded", None, None)
