@@ -56,7 +56,9 @@ async def test_children_can_be_followed(autojump_clock: MockClock) -> None:
         follow = await s.follow("runs", started_by=parent)
         assert {event["run_id"] for event in await events(follow)} == set(children)
         await s.start("greet")
-        assert {event["run_id"] for event in await until_ended(follow)} <= set(children)
+        ended = {event["run_id"] for event in await until_ended(follow)}
+        assert ended
+        assert ended <= set(children)
 
 
 async def test_children_are_canceled_together(autojump_clock: MockClock) -> None:
