@@ -78,6 +78,31 @@ async def test_reports_are_on_the_stream_and_in_the_record(autojump_clock: MockC
         assert record["status"] == "running"
 
 
+async def test_stage_and_progress_that_leave_together_are_one_change(
+    autojump_clock: MockClock,
+) -> None:
+    """Nobody sees one without the other (R112)."""
+
+    async def body(ctx: RunContext) -> None:
+        ctx.run.status("loading", "the first part")
+        ctx.run.progress(0.4)
+        await trio.sleep(1)
+
+    Scripted.body = staticmethod(body)
+    async with (
+        served(plugins=PLUGINS) as (s, app),
+        following(app, f"/events/runs?after={await s.cursor()}") as stream,
+    ):
+        await s.start("go")
+        seen = told(await stream.until("run", 4))
+    assert [(event.get("stage"), event["progress"]) for event in seen][:3] == [
+        (None, None),
+        (None, None),
+        ("loading", 0.4),
+    ]
+    assert seen[2]["message"] == "the first part"
+
+
 async def test_a_change_is_small_on_the_wire(autojump_clock: MockClock) -> None:
     """It has what every follower needs, in less than 2 KiB, however long a message is (R37)."""
 
