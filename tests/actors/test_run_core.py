@@ -318,8 +318,9 @@ def random_commands() -> st.SearchStrategy[RunCommand]:
     """Commands of any kind, from executions of any epoch, most of them of the right one."""
     epochs, times = st.just(RIGHT) | st.integers(0, 4), st.integers(0, 100 * SECOND)
     progress = st.floats(0.0, 1.0) | st.sampled_from([-0.01, 1.01, 1.04]) | st.floats()
+    reports = st.builds(ProgressReported, progress=progress, message=st.none(), at=st.just(0))
     outputs = st.lists(
-        st.builds(ProgressReported, progress=progress, message=st.none(), at=st.just(0))
+        reports
         | st.sampled_from(
             [
                 export(1),
@@ -335,6 +336,7 @@ def random_commands() -> st.SearchStrategy[RunCommand]:
         st.builds(Activate, host=st.just("h"), epoch=epochs, plugin_version=st.just("1"), at=times),
         st.builds(Deactivate, epoch=epochs, at=times),
         st.builds(Deliver, epoch=epochs, outputs=outputs, at=times),
+        st.builds(Deliver, epoch=st.just(RIGHT), outputs=st.tuples(reports), at=times),
         st.builds(
             Finish,
             epoch=epochs,
@@ -365,7 +367,7 @@ def test_no_sequence_of_commands_breaks_the_machine(commands: list[RunCommand]) 
     """
     run: Run = evolve(None, CREATED)
     ends = 0
-    for given_command in commands:
+    for given_command in (ACTIVATE, *commands):
         command = given_command
         if isinstance(command, Activate | Deactivate | Deliver | Finish) and command.epoch == RIGHT:
             is_next = isinstance(command, Activate)
