@@ -73,6 +73,10 @@ def without_hiding(view: FileView) -> Places:
     hidden = [path for kind, path in view.places if kind == "hidden"]
     shown = [(kind, path) for kind, path in view.places if kind in {"read", "write"}]
     parts = [part for kind, path in shown for part in _beside(kind, path, hidden)]
+    roots = [os.path.realpath(entry) for entry in sys.path]  # of which maybe only modules are shown
+    parts += [
+        ("list", root) for root in roots if any(Path(root) in Path(p).parents for _, p in shown)
+    ]
     return [*parts, ("read", "/proc"), *(("write", f"/dev/{name}") for name in DEVICES)]
 
 
