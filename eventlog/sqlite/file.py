@@ -11,7 +11,7 @@ from perdure.eventlog.sqlite import schema
 if TYPE_CHECKING:
     from pathlib import Path
 
-_PAGE: Final = 4096
+PAGE: Final = 4096
 _PIECE: Final = 1 << 20
 
 
@@ -27,11 +27,7 @@ def refuse_foreign(path: Path) -> None:
     if not header.startswith(schema.MAGIC):
         raise LogUnsupported(f"{path} is not a log")
     application = int.from_bytes(header[schema.APPLICATION_ID_AT], "big")
-    if (
-        application == schema.APPLICATION_ID
-        or path.stat().st_size <= _PAGE
-        or wal_of(path).exists()
-    ):
+    if application == schema.APPLICATION_ID or path.stat().st_size <= PAGE or wal_of(path).exists():
         return  # ours, or nothing yet; what is still in the write-ahead log is looked at later
     raise LogUnsupported(f"{path} is a database, but not a Perdure log")
 

@@ -23,6 +23,7 @@ from perdure.eventlog.record import START, Mark, Record, foreign_record
 from perdure.eventlog.sqlite import schema
 from perdure.eventlog.sqlite.connection import BUSY_SECONDS, Datastore, classified
 from perdure.eventlog.sqlite.file import (
+    PAGE,
     has_wal,
     make_durable,
     refuse_foreign,
@@ -49,7 +50,6 @@ CHECKPOINT_BYTES: Final = 4 << 20
 WAL_LIMIT: Final = (
     12 << 20
 )  # below 16 MiB SQLite's index of it fits into one piece, made at opening
-_PAGE: Final = 4096
 _CHECKPOINT_PATIENCE: Final = 500  # milliseconds for readers to finish; appends wait that long
 _LAST: Final = (1 << 63) - 1
 _NOT_CLOSED: Final = (
@@ -198,7 +198,7 @@ class SqliteStore(SQLiteApplicationRecorder):
             raise ReadOnlyLog(f"{self.path} is open for reading")
         with self.datastore.ours(commit=True) as c:
             c.executemany(schema.INSERT, map(tuple, records))  # sqlite3 binds plain tuples faster
-        self._written += _pages_touched(records) * _PAGE
+        self._written += _pages_touched(records) * PAGE
 
     def check_room(self) -> None:
         """Raise DiskFull if there is no room on the disk, beside the reserve."""
@@ -217,7 +217,7 @@ class SqliteStore(SQLiteApplicationRecorder):
         """
         self._written = 0
         try:
-            if self._checkpoint("PASSIVE") * _PAGE > WAL_LIMIT:
+            if self._checkpoint("PASSIVE") * PAGE > WAL_LIMIT:
                 self._checkpoint("TRUNCATE")
         except (DiskFull, StoreBusy):
             pass
@@ -387,5 +387,5 @@ def _refuse_if_cut_short(datastore: Datastore, path: Path, seen: Witness) -> Non
 
 def _pages_touched(records: Sequence[Record]) -> int:
     """Estimate the pages that a commit wrote: a leaf of two indexes for each stream and scope."""
-    content = sum([record.size for record in records]) // _PAGE
+    content = sum([record.size for record in records]) // PAGE
     return 8 + content + len({r.stream for r in records}) + len({r.scope for r in records})

@@ -70,8 +70,7 @@ def invalid_values(
     fields = {field.encode_name: field for field in msgspec.structs.fields(wanted)}
     found = []
     if wanted.__struct_config__.forbid_unknown_fields:
-        names = ", ".join(sorted(fields)) or "none"
-        known = f"one of the names {names}" if fields else "no names"
+        known = f"one of the names {', '.join(sorted(fields))}" if fields else "no names"
         unknown = islice((str(name) for name in args if name not in fields), MOST)
         found = [_value(f"{at}{hide(name)}", known) for name in unknown]
     for name, field in fields.items():

@@ -34,13 +34,8 @@ _encoder: Final = msgspec.json.Encoder()
 encode_json = _encoder.encode  # bytes leave as base64
 
 
-def decode_json(data: bytes, *, max_bytes: int = MAX_JSON) -> Any:  # noqa: ANN401 - any JSON value
-    """Decode untrusted bytes, or raise CodecError. Never hangs, never grows."""
-    return decode_message(data, max_bytes=max_bytes).value
-
-
 def decode_message(data: bytes, *, max_bytes: int = MAX_JSON) -> cbor.Counted:
-    """Decode untrusted bytes, and count the values that they consist of."""
+    """Decode untrusted bytes and count their values, or raise CodecError. Never hangs or grows."""
     if len(data) > max_bytes:
         raise CodecError(f"{len(data)} bytes of JSON where at most {max_bytes} are allowed")
     refuse_many_values(data)

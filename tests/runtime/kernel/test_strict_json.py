@@ -16,7 +16,7 @@ from perdure.eventlog import cbor
 from perdure.eventlog.env import RealEnv
 from perdure.eventlog.errors import CodecError
 from perdure.runtime.kernel.decoding import LARGE, off_the_loop
-from perdure.runtime.kernel.strict_json import decode_json, decode_message, encode_json
+from perdure.runtime.kernel.strict_json import decode_message, encode_json
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 VALUES = st.recursive(
@@ -33,7 +33,7 @@ VALUES = st.recursive(
 @given(VALUES)
 def test_what_was_encoded_is_decoded(value: Any) -> None:
     """Every value of the profile comes back as it was, of the same type."""
-    back = decode_json(encode_json(value))
+    back = decode_message(encode_json(value)).value
     assert repr(back) == repr(value)
 
 
@@ -41,7 +41,7 @@ def test_what_was_encoded_is_decoded(value: Any) -> None:
 def test_the_profile_is_that_of_the_log(value: Any, ascii_only: bool) -> None:
     """However it was written, what is decoded can be recorded."""
     data = json.dumps(value, ensure_ascii=ascii_only, indent=1).encode()
-    assert cbor.decode(cbor.encode(decode_json(data))) == value
+    assert cbor.decode(cbor.encode(decode_message(data).value)) == value
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_the_profile_is_that_of_the_log(value: Any, ascii_only: bool) -> None:
 def test_a_key_that_is_there_twice_is_refused(data: bytes) -> None:
     """At any depth, however it is written, whatever its values hold."""
     with pytest.raises(CodecError, match="twice"):
-        decode_json(data)
+        decode_message(data)
 
 
 @given(st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=6), st.booleans(), st.booleans())
@@ -74,16 +74,16 @@ def test_keys_are_distinct_or_refused(
     text = f'{{"x": [{{{parts}}}]}}' if nested else f"{{{parts}}}"
     distinct = len({key for key, _ in pairs}) == len(pairs)
     if distinct:
-        assert decode_json(text.encode()) == json.loads(text)
+        assert decode_message(text.encode()).value == json.loads(text)
     else:
         with pytest.raises(CodecError, match="twice"):
-            decode_json(text.encode())
+            decode_message(text.encode())
 
 
 @pytest.mark.parametrize("data", [b'{"a":"b:c"}', b'{"a:b":"\\u003a"}', b'["\\u003a:"]', b'":"'])
 def test_a_colon_in_a_text_is_no_key(data: bytes) -> None:
     """Written as it is or as an escape."""
-    assert decode_json(data) == json.loads(data)
+    assert decode_message(data).value == json.loads(data)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_colon_in_a_text_is_no_key(data: bytes) -> None:
 def test_what_is_outside_of_the_profile_is_refused(data: bytes, why: str) -> None:
     """With a word on what it is; nothing hangs and nothing grows."""
     with pytest.raises(CodecError, match=why):
-        decode_json(data)
+        decode_message(data)
 
 
 def test_bytes_leave_as_base64() -> None:
